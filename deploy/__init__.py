@@ -1,0 +1,1 @@
+"""Composition root: the reveal command line and the one-machine stack."""

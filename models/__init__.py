@@ -1,0 +1,1 @@
+"""Features, detectors, fusion, episodes: arrays in, arrays out; no Kafka and no Avro."""

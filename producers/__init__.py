@@ -1,0 +1,1 @@
+"""Hosts' side: collectors, the agent that runs them, and its publisher."""

@@ -1,0 +1,1 @@
+"""Stream side: windows, scoring and the Faust worker; the same core replays recordings."""
