@@ -71,6 +71,7 @@ def _telemetry_to_bytes(r: Telemetry) -> bytes:
             string_to_bytes(r.host),
             long_to_bytes(r.layout),
             long_to_bytes(r.seq),
+            long_to_bytes(r.interval_us),
             longs_to_bytes(r.timestamps),
             floats_to_bytes(r.values),
         )
@@ -81,12 +82,15 @@ def _telemetry_from_bytes(data: bytes, at: int) -> tuple[Telemetry, int]:
     host, at = read_string(data, at)
     layout, at = read_long(data, at)
     seq, at = read_long(data, at)
+    interval_us, at = read_long(data, at)
     timestamps, at = read_longs(data, at)
     values, at = read_floats(data, at)
     ticks = len(timestamps)
+    if interval_us <= 0:
+        raise InvalidRecord(f"telemetry of {host!r}: an interval of {interval_us} us")
     if ticks == 0 or values.size % ticks:
         raise InvalidRecord(f"telemetry of {host!r}: {values.size} values for {ticks} timestamps")
-    return Telemetry(host, layout, seq, timestamps, values.reshape(-1, ticks)), at
+    return Telemetry(host, layout, seq, interval_us, timestamps, values.reshape(-1, ticks)), at
 
 
 def _features_to_bytes(r: Features) -> bytes:

@@ -93,6 +93,7 @@ class Telemetry:
     host: str
     layout: int
     seq: int
+    interval_us: int
     timestamps: Longs
     values: Floats
 
