@@ -1,0 +1,337 @@
+"""Event-time windows: ticks of many hosts in, rows of features out.
+
+A window is ``[end - 3 s, end)`` on the clock grid, one every second, per host (paper, section
+on windowing; both lengths are settings). Ticks live in rings, one per host, all hosts with the
+same number of channels in one array. A window closes when its last tick is there and none is
+missing, so packing adds no delay; with a tick missing it waits for `lateness` more ticks and
+then closes with what it has.
+
+The first window of a host starts at the first whole stride at or after its first tick. So a
+worker that re-reads the log from a tick that was not yet acknowledged builds exactly the
+windows that are still owed, and never half a window.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from models.features import FEATURES, NO_TICK, window_features, write_ticks
+from schemas.records import Floats, Longs, Telemetry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """Lengths in microseconds; `lateness_us` is how long a hole in a window is waited for."""
+
+    length_us: int = 3_000_000
+    stride_us: int = 1_000_000
+    lateness_us: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowBatch:
+    """Closed windows of hosts that have the same number of channels, in closing order.
+
+    `values` has shape ``(windows, len(FEATURES) * channels)``; `ends` is in microseconds.
+    """
+
+    channels: int
+    hosts: tuple[str, ...]
+    layouts: tuple[int, ...]
+    starts: Longs
+    ends: Longs
+    samples: Longs
+    expected: Longs
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+
+@dataclass(slots=True, eq=False)
+class _Host:
+    """One host's place in the log. Tick numbers count intervals since the epoch."""
+
+    name: str
+    layout: int
+    interval_us: int
+    length: int
+    stride: int
+    lateness: int
+    group: _Group
+    slot: int
+    next_end: int
+    newest: int
+    unbroken: int
+    """First tick of the run without holes that ends at `newest`."""
+    holds: deque[tuple[int, Any]] = field(default_factory=deque)
+    """What may be released once `next_end` has passed the number beside it."""
+    pending: bool = False
+    """A closed window of this host waits for its features."""
+
+
+class _Group:
+    """Rings of all hosts with the same number of channels and slots."""
+
+    def __init__(self, channels: int, slots: int) -> None:
+        self.channels = channels
+        self.slots = slots
+        self.rings = np.empty((0, slots, channels), np.float32)
+        self.ticks = np.empty((0, slots), np.int64)
+        self.free: list[int] = []
+        self.closed: list[tuple[_Host, int]] = []
+
+    def take_slot(self) -> int:
+        """Return an empty ring's index; the arrays double when they are full."""
+        if not self.free:
+            old = len(self.rings)
+            new = max(4, 2 * old)
+            rings = np.empty((new, self.slots, self.channels), np.float32)
+            ticks = np.full((new, self.slots), NO_TICK, np.int64)
+            rings[:old] = self.rings
+            ticks[:old] = self.ticks
+            self.rings, self.ticks = rings, ticks
+            self.free = list(range(new - 1, old - 1, -1))
+        slot = self.free.pop()
+        self.ticks[slot] = NO_TICK
+        return slot
+
+
+class Windows(Generic[T]):
+    """Ring buffers of every host, and the windows that close in them.
+
+    `T` is whatever the caller wants back once a record is no longer needed, for example the
+    Kafka offset to acknowledge.
+
+    Attributes
+    ----------
+    dropped
+        Ticks that went into no window, by reason: ``late``, ``duplicate``, ``off_grid``.
+    missing
+        Ticks that have not come, less those that came late but in time.
+    empty
+        Windows without a single tick: they are not published.
+    """
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self.spec = spec
+        self.dropped: Counter[str] = Counter()
+        self.missing = 0
+        self.empty = 0
+        self._hosts: dict[str, _Host] = {}
+        self._groups: dict[tuple[int, int], _Group] = {}
+        self._batches: list[WindowBatch] = []
+        self._released: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def add(self, record: Telemetry, token: T) -> None:
+        """Take in a record; the windows that it closes wait for `take`."""
+        channels, count = record.values.shape
+        host = self._hosts.get(record.host)
+        stamps: list[int] = record.timestamps.tolist()
+        interval = record.interval_us
+        first = stamps[0] // interval
+        if (
+            host is None
+            or host.layout != record.layout
+            or host.interval_us != interval
+            or host.group.channels != channels
+        ):
+            if host is not None:
+                self.forget(record.host)
+            host = self._admit(record, channels, first)
+        start = first * interval
+        if stamps[0] == start and stamps == list(range(start, start + count * interval, interval)):
+            last = self._add_run(host, record.values, first, count)
+        else:
+            last = self._add_scattered(host, record.values, stamps)
+        # The last window that needs a tick ends less than a length after it.
+        needed_until = (last + host.length) // host.stride * host.stride
+        if needed_until < host.next_end:
+            self._released.append(token)
+        else:
+            host.holds.append((needed_until, token))
+            self._release(host)
+
+    def take(self) -> tuple[list[WindowBatch], list[T]]:
+        """Return the windows that have closed, and the tokens that nothing needs any more.
+
+        A token is released with the windows it was held for: publish them, then acknowledge.
+        """
+        for group in self._groups.values():
+            self._reduce(group)
+        batches, self._batches = self._batches, []
+        released, self._released = self._released, []
+        return batches, released
+
+    def forget(self, name: str) -> list[T]:
+        """Drop a host's ticks and open windows; return the tokens held for it.
+
+        For a layout that changes, or a log that is read again from an earlier place. The
+        tokens are also handed out by the next `take`.
+        """
+        host = self._hosts.pop(name, None)
+        if host is None:
+            return []
+        self._reduce(host.group)
+        host.group.free.append(host.slot)
+        held = [token for _, token in host.holds]
+        self._released.extend(held)
+        return held
+
+    def names(self) -> list[str]:
+        """Return the hosts that have a ring."""
+        return list(self._hosts)
+
+    def _admit(self, record: Telemetry, channels: int, first: int) -> _Host:
+        spec, interval = self.spec, record.interval_us
+        length = max(1, spec.length_us // interval)
+        stride = max(1, spec.stride_us // interval)
+        lateness = spec.lateness_us // interval
+        slots = length + lateness + stride + 1
+        group = self._groups.get((channels, slots))
+        if group is None:
+            group = self._groups[channels, slots] = _Group(channels, slots)
+        begin = -(-first // stride) * stride
+        host: _Host = _Host(
+            record.host,
+            record.layout,
+            interval,
+            length,
+            stride,
+            lateness,
+            group,
+            group.take_slot(),
+            next_end=begin + length,
+            newest=first - 1,
+            unbroken=first,
+        )
+        self._hosts[record.host] = host
+        return host
+
+    def _add_run(self, host: _Host, values: Floats, first: int, count: int) -> int:
+        """Add ticks without holes between them; return the last one's number."""
+        if first <= host.newest:
+            stamps = [(first + i) * host.interval_us for i in range(count)]
+            return self._add_scattered(host, values, stamps)
+        group, column = host.group, 0
+        while column < count:
+            tick = first + column
+            # One stride at a time, so that a long record never overtakes its own windows.
+            size = min(count - column, host.stride - tick % host.stride)
+            if tick > host.newest + 1:
+                self._close(host, tick - 1)
+                self._skip_empty(host, tick)
+                self.missing += tick - host.newest - 1
+                host.unbroken = tick
+            if host.pending:
+                self._reduce(group)  # before the ring is written again
+            write_ticks(group.rings[host.slot], group.ticks[host.slot], values, column, size, tick)
+            host.newest = tick + size - 1
+            self._close(host, host.newest)
+            column += size
+        return first + count - 1
+
+    def _add_scattered(self, host: _Host, values: Floats, stamps: list[int]) -> int:
+        """Add ticks one by one: late, repeated, out of order or off the grid."""
+        last = host.next_end - host.length - 1
+        for column, stamp in enumerate(stamps):
+            tick, off = divmod(stamp, host.interval_us)
+            if off:
+                self.dropped["off_grid"] += 1
+            elif tick > host.newest:
+                one = np.ascontiguousarray(values[:, column : column + 1])
+                last = max(last, self._add_run(host, one, tick, 1))
+            else:
+                if self._add_late(host, values, column, tick):
+                    last = max(last, tick)
+        return last
+
+    def _add_late(self, host: _Host, values: Floats, column: int, tick: int) -> bool:
+        group = host.group
+        if group.ticks[host.slot, tick % group.slots] == tick:
+            self.dropped["duplicate"] += 1
+            return False
+        if tick < host.next_end - host.length:
+            self.dropped["late"] += 1
+            return False
+        if host.pending:
+            self._reduce(group)
+        write_ticks(group.rings[host.slot], group.ticks[host.slot], values, column, 1, tick)
+        self.missing -= 1
+        ticks = group.ticks[host.slot]
+        host.unbroken = host.newest
+        while ticks[(host.unbroken - 1) % group.slots] == host.unbroken - 1:
+            host.unbroken -= 1
+        self._close(host, host.newest)
+        return True
+
+    def _close(self, host: _Host, newest: int) -> None:
+        """Close the windows that are whole, or that have waited long enough by tick `newest`."""
+        while True:
+            last = host.next_end - 1
+            whole = last <= host.newest and host.unbroken <= host.next_end - host.length
+            if not whole and last + host.lateness > newest:
+                break
+            if host.next_end - host.length > host.newest:
+                break  # not a tick in it: `_skip_empty` finds where to go on
+            host.group.closed.append((host, host.next_end))
+            host.pending = True
+            host.next_end += host.stride
+        self._release(host)
+
+    def _skip_empty(self, host: _Host, tick: int) -> None:
+        """After a gap, go on with the first window that a tick can still come for."""
+        if host.next_end - host.length > host.newest:
+            end = ((tick - host.lateness) // host.stride + 1) * host.stride
+            if end > host.next_end:
+                self.empty += (end - host.next_end) // host.stride
+                host.next_end = end
+
+    def _release(self, host: _Host) -> None:
+        holds = host.holds
+        while holds and holds[0][0] < host.next_end:
+            self._released.append(holds.popleft()[1])
+
+    def _reduce(self, group: _Group) -> None:
+        """Turn the closed windows of a group into a batch of features."""
+        closed = group.closed
+        if not closed:
+            return
+        group.closed = []
+        for host, _ in closed:
+            host.pending = False
+        count = len(closed)
+        slots = np.fromiter((h.slot for h, _ in closed), np.int64, count)
+        ends = np.fromiter((end for _, end in closed), np.int64, count)
+        lengths = np.fromiter((h.length for h, _ in closed), np.int64, count)
+        intervals = np.fromiter((h.interval_us for h, _ in closed), np.int64, count)
+        values = np.empty((count, len(FEATURES) * group.channels), np.float32)
+        samples = np.empty(count, np.int32)
+        window_features(group.rings, group.ticks, slots, ends, lengths, values, samples)
+        keep = samples > 0
+        if not keep.all():
+            self.empty += int(count - keep.sum())
+        rows = np.flatnonzero(keep)
+        if not len(rows):
+            return
+        self._batches.append(
+            WindowBatch(
+                group.channels,
+                tuple(closed[i][0].name for i in rows),
+                tuple(closed[i][0].layout for i in rows),
+                ((ends - lengths) * intervals)[rows],
+                (ends * intervals)[rows],
+                samples.astype(np.int64)[rows],
+                lengths[rows],
+                values if keep.all() else values[rows],
+            )
+        )
