@@ -278,8 +278,7 @@ class Windows(Generic[T]):
         """Close the windows that are whole, or that have waited long enough by tick `newest`."""
         while True:
             last = host.next_end - 1
-            whole = last <= host.newest and host.unbroken <= host.next_end - host.length
-            if not whole and last + host.lateness > newest:
+            if not self._is_whole(host) and last + host.lateness > newest:
                 break
             if host.next_end - host.length > host.newest:
                 break  # not a tick in it: `_skip_empty` finds where to go on
@@ -287,6 +286,18 @@ class Windows(Generic[T]):
             host.pending = True
             host.next_end += host.stride
         self._release(host)
+
+    def _is_whole(self, host: _Host) -> bool:
+        """Return whether no tick of the next window to close is missing."""
+        start, end = host.next_end - host.length, host.next_end
+        if end - 1 > host.newest:
+            return False
+        if host.unbroken <= start:
+            return True
+        # There is a hole before `unbroken`: in this window, or behind it.
+        wanted = np.arange(start, end)
+        ticks = host.group.ticks[host.slot]
+        return bool((ticks[wanted % host.group.slots] == wanted).all())
 
     def _skip_empty(self, host: _Host, tick: int) -> None:
         """After a gap, go on with the first window that a tick can still come for."""

@@ -1,0 +1,35 @@
+"""Settings of the worker."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from schemas.settings import Section
+
+
+class WorkerSettings(Section):
+    """What a worker computes and how it reads."""
+
+    window_ms: int = Field(3000, gt=0, description="length of a window, milliseconds")
+    stride_ms: int = Field(1000, gt=0, description="time between windows, milliseconds")
+    lateness_ms: int = Field(
+        1000, ge=0, description="how long a missing tick is waited for, milliseconds"
+    )
+    min_share: float = Field(
+        0.8, gt=0, le=1, description="share of its ticks that a window needs to be scored"
+    )
+    baseline_seconds: int = Field(
+        600, ge=30, description="how long a host is watched before it is judged, seconds"
+    )
+    seed: int = Field(0, ge=0, description="seed of the Isolation Forests")
+    publish_features: bool = Field(
+        False, description="publish every window's features (costs 2.5 times the CPU)"
+    )
+    group: str = Field("reveal-worker", description="Kafka consumer group")
+    take: int = Field(500, gt=0, le=500, description="messages in a batch, at most")
+    within_ms: int = Field(50, gt=0, description="how long a batch is collected, milliseconds")
+    session_timeout_s: float = Field(
+        10.0, gt=0, description="a worker unheard of for so long loses its partitions, seconds"
+    )
+    metrics_port: int = Field(0, ge=0, le=65535, description="Prometheus port; 0 is off")
+    metrics_host: str = Field("127.0.0.1", description="address of the Prometheus port")

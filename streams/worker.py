@@ -1,0 +1,186 @@
+"""The worker: a Faust app of a few lines around the pipeline.
+
+telemetry -> windows -> features -> scores -> episodes -> reveal.scores, reveal.anomalies
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from faust import Worker
+from faust.types import StreamT
+
+from schemas.codec import encode
+from schemas.errors import InvalidSettings
+from schemas.records import Anomaly, DeadLetter, Features, Record, Score
+from schemas.settings import Kafka
+from schemas.topics import (
+    ANOMALIES,
+    DEADLETTER,
+    FEATURES,
+    PARTITIONS,
+    SCORES,
+    TELEMETRY,
+    Topic,
+)
+from streams.config import WorkerSettings
+from streams.faust_app import App, die
+from streams.fitting import fitting_process
+from streams.layouts import LayoutReader, Layouts
+from streams.metrics import WorkerMetrics
+from streams.pipeline import Message, Outcome, Pipeline
+from streams.score import Scoring
+from streams.window import WindowSpec
+
+TOPIC_OF: dict[type[Record], Topic] = {Features: FEATURES, Score: SCORES, Anomaly: ANOMALIES}
+
+
+def window_spec(settings: WorkerSettings) -> WindowSpec:
+    """Return the lengths that the settings ask for."""
+    return WindowSpec(
+        settings.window_ms * 1000, settings.stride_ms * 1000, settings.lateness_ms * 1000
+    )
+
+
+def new_pipeline(settings: WorkerSettings, layouts: Layouts, executor: Executor) -> Pipeline:
+    """Return the core that these settings ask for; baselines are fitted in `executor`."""
+    scoring = Scoring(
+        layouts,
+        executor,
+        baseline_us=settings.baseline_seconds * 1_000_000,
+        min_share=settings.min_share,
+        seed=settings.seed,
+    )
+    return Pipeline(window_spec(settings), scoring, keep_features=settings.publish_features)
+
+
+class Publisher:
+    """Sends what came out, and returns when the broker has all of it."""
+
+    def __init__(self, app: App, metrics: WorkerMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def publish(self, outcome: Outcome, clock: float) -> None:
+        """Send an outcome; `clock` is now, in seconds since the epoch."""
+        sending = [
+            await self._send(DEADLETTER, f"{TELEMETRY.name}:{m.partition}".encode(), letter)
+            for m, reason in outcome.rejected
+            for letter in (
+                DeadLetter(TELEMETRY.name, m.partition, m.offset, reason, m.data),
+            )
+        ]
+        records: Iterable[Features | Score | Anomaly]
+        for records in (outcome.features, outcome.scores, outcome.anomalies):
+            for record in records:
+                key = record.host.encode()
+                sending.append(await self._send(TOPIC_OF[type(record)], key, record))
+        if sending:
+            await asyncio.gather(*sending)
+        self._count(outcome, clock)
+
+    async def _send(self, topic: Topic, key: bytes, record: Record) -> Any:
+        return await self._app.producer.send(topic.name, key, encode(record), None, None, None)
+
+    def _count(self, outcome: Outcome, clock: float) -> None:
+        metrics = self._metrics
+        metrics.dead_letters.inc(len(outcome.rejected))
+        for score in outcome.scores:
+            metrics.windows.labels(score.state.value).inc()
+            metrics.latency.observe(max(0.0, clock - score.end / 1e6))
+        for anomaly in outcome.anomalies:
+            metrics.anomalies.labels(anomaly.state.value).inc()
+
+
+def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
+    """Return the Faust app: one agent on the telemetry topic, and a timer for what is silent."""
+    if not kafka.brokers:
+        raise InvalidSettings(
+            "no brokers: give --brokers host:port, or try everything out with `reveal up`"
+        )
+    session = settings.session_timeout_s
+    app = App(
+        settings.group,
+        broker=[f"kafka://{broker.strip()}" for broker in kafka.brokers.split(",")],
+        topic_partitions=PARTITIONS,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        store="memory://",
+        web_enabled=False,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=4 * 1024 * 1024,
+        broker_session_timeout=session,
+        broker_heartbeat_interval=session / 4,
+        broker_commit_interval=1.0,
+        broker_commit_every=100_000,
+        stream_wait_empty=False,
+        producer_linger=0.0,
+        producer_compression_type="zstd",
+        producer_max_request_size=4 * 1024 * 1024,
+        worker_redirect_stdouts=False,
+    )
+    metrics = WorkerMetrics()
+    app.on_group_error = metrics.unhealthy.inc
+    layouts = Layouts()
+    reader = LayoutReader({"bootstrap.servers": kafka.brokers}, layouts)
+    executor = fitting_process()
+    pipeline = new_pipeline(settings, layouts, executor)
+    publisher = Publisher(app, metrics)
+    telemetry = app.topic(
+        TELEMETRY.name,
+        key_type=bytes,
+        value_type=bytes,
+        key_serializer="raw",
+        value_serializer="raw",
+    )
+
+    @app.task  # type: ignore[untyped-decorator]
+    async def start() -> None:
+        reader.start()
+        metrics.serve(settings.metrics_host, settings.metrics_port)
+
+    @app.agent(telemetry)  # type: ignore[untyped-decorator]
+    async def detect(stream: StreamT[bytes]) -> None:
+        async for events in stream.noack_take(settings.take, within=settings.within_ms / 1000):
+            try:
+                began = time.monotonic()
+                messages = [
+                    Message(e.message.partition, e.message.offset, e.value, e) for e in events
+                ]
+                outcome = pipeline.process(messages, began)
+                metrics.batch.observe(time.monotonic() - began)
+                metrics.records.inc(len(events))
+                await publisher.publish(outcome, time.time())
+                for event in outcome.done:
+                    await stream.ack(event)
+            except Exception:
+                die("a batch failed; it will be read again")
+
+    @app.timer(1.0)  # type: ignore[untyped-decorator]
+    async def look_around() -> None:
+        for event in pipeline.release_silent(time.monotonic()):
+            event.ack()
+        metrics.refresh(pipeline, layouts)
+        assigned = app.consumer.assignment()
+        metrics.partitions.set(len(assigned))
+        metrics.lag.set(sum(lag(app, tp, pipeline) for tp in assigned))
+
+    return app
+
+
+def lag(app: App, tp: Any, pipeline: Pipeline) -> int:
+    """Return how many records of a partition have not been read."""
+    newest = app.consumer.highwater(tp)
+    read = pipeline.position(tp.partition)
+    return max(0, newest - read) if newest is not None and read is not None else 0
+
+
+def run(kafka: Kafka, settings: WorkerSettings) -> None:
+    """Run a worker until it is told to stop. Does not return."""
+    app = create_app(kafka, settings)
+    Worker(app, loglevel="warn", quiet=True).execute_from_commandline()
