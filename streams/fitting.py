@@ -26,7 +26,7 @@ class InPlace(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as e:  # noqa: BLE001 - the future carries it, as an executor's does
+        except Exception as e:  # the future carries it, as an executor's does
             future.set_exception(e)
         return future
 

@@ -39,9 +39,7 @@ class WorkerMetrics:
         self.batch = Histogram(
             "reveal_worker_batch_seconds", "Computing one batch of records", registry=r
         )
-        self.lag = Gauge(
-            "reveal_worker_lag_records", "Records in the log not yet read", registry=r
-        )
+        self.lag = Gauge("reveal_worker_lag_records", "Records in the log not yet read", registry=r)
         self.partitions = Gauge("reveal_worker_partitions", "Partitions assigned", registry=r)
         self.hosts = Gauge("reveal_worker_hosts", "Hosts with open windows", registry=r)
         self.unhealthy = Counter(
@@ -50,9 +48,7 @@ class WorkerMetrics:
         self._dropped = Counter(
             "reveal_worker_dropped_ticks", "Ticks that went into no window", ["reason"], registry=r
         )
-        self._missing = Gauge(
-            "reveal_worker_missing_ticks", "Ticks that never came", registry=r
-        )
+        self._missing = Gauge("reveal_worker_missing_ticks", "Ticks that never came", registry=r)
         self._empty = Counter(
             "reveal_worker_empty_windows", "Windows without a tick: not published", registry=r
         )

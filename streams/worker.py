@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from concurrent.futures import Executor
 from typing import Any
 
-import numpy as np
 from faust import Worker
 from faust.types import StreamT
 
@@ -29,34 +27,14 @@ from schemas.topics import (
     Topic,
 )
 from streams.config import WorkerSettings
+from streams.core import new_pipeline
 from streams.faust_app import App, die
 from streams.fitting import fitting_process
 from streams.layouts import LayoutReader, Layouts
 from streams.metrics import WorkerMetrics
 from streams.pipeline import Message, Outcome, Pipeline
-from streams.score import Scoring
-from streams.window import WindowSpec
 
 TOPIC_OF: dict[type[Record], Topic] = {Features: FEATURES, Score: SCORES, Anomaly: ANOMALIES}
-
-
-def window_spec(settings: WorkerSettings) -> WindowSpec:
-    """Return the lengths that the settings ask for."""
-    return WindowSpec(
-        settings.window_ms * 1000, settings.stride_ms * 1000, settings.lateness_ms * 1000
-    )
-
-
-def new_pipeline(settings: WorkerSettings, layouts: Layouts, executor: Executor) -> Pipeline:
-    """Return the core that these settings ask for; baselines are fitted in `executor`."""
-    scoring = Scoring(
-        layouts,
-        executor,
-        baseline_us=settings.baseline_seconds * 1_000_000,
-        min_share=settings.min_share,
-        seed=settings.seed,
-    )
-    return Pipeline(window_spec(settings), scoring, keep_features=settings.publish_features)
 
 
 class Publisher:
@@ -71,9 +49,7 @@ class Publisher:
         sending = [
             await self._send(DEADLETTER, f"{TELEMETRY.name}:{m.partition}".encode(), letter)
             for m, reason in outcome.rejected
-            for letter in (
-                DeadLetter(TELEMETRY.name, m.partition, m.offset, reason, m.data),
-            )
+            for letter in (DeadLetter(TELEMETRY.name, m.partition, m.offset, reason, m.data),)
         ]
         records: Iterable[Features | Score | Anomaly]
         for records in (outcome.features, outcome.scores, outcome.anomalies):
