@@ -71,7 +71,9 @@ class _Host:
     unbroken: int
     """First tick of the run without holes that ends at `newest`."""
     holds: deque[tuple[int, Any]] = field(default_factory=deque)
-    """What may be released once `next_end` has passed the number beside it."""
+    """What may be released once no open window starts before the tick beside it."""
+    newest_hold: tuple[int, Any] | None = None
+    """The newest record's; until when it is needed depends on where the next one begins."""
     pending: bool = False
     """A closed window of this host waits for its features."""
 
@@ -148,18 +150,18 @@ class Windows(Generic[T]):
             if host is not None:
                 self.forget(record.host)
             host = self._admit(record, channels, first)
+        if host.newest_hold is not None:
+            # A worker that starts again at this record builds no window that starts before it.
+            # With ticks missing in between, such windows can be open: the record before stays.
+            needed, before = host.newest_hold
+            host.holds.append((max(needed, _whole_stride(first, host.stride)), before))
         start = first * interval
         if stamps[0] == start and stamps == list(range(start, start + count * interval, interval)):
             last = self._add_run(host, record.values, first, count)
         else:
             last = self._add_scattered(host, record.values, stamps)
-        # The last window that needs a tick ends less than a length after it.
-        needed_until = (last + host.length) // host.stride * host.stride
-        if needed_until < host.next_end:
-            self._released.append(token)
-        else:
-            host.holds.append((needed_until, token))
-            self._release(host)
+        host.newest_hold = _whole_stride(last + 1, host.stride), token
+        self._release(host)
 
     def take(self) -> tuple[list[WindowBatch], list[T]]:
         """Return the windows that have closed, and the tokens that nothing needs any more.
@@ -183,6 +185,8 @@ class Windows(Generic[T]):
             return []
         self._reduce(host.group)
         host.group.free.append(host.slot)
+        if host.newest_hold is not None:
+            host.holds.append(host.newest_hold)
         held = [token for _, token in host.holds]
         self._released.extend(held)
         return held
@@ -200,7 +204,7 @@ class Windows(Generic[T]):
         group = self._groups.get((channels, slots))
         if group is None:
             group = self._groups[channels, slots] = _Group(channels, slots)
-        begin = -(-first // stride) * stride
+        begin = _whole_stride(first, stride)
         host: _Host = _Host(
             record.host,
             record.layout,
@@ -309,7 +313,8 @@ class Windows(Generic[T]):
 
     def _release(self, host: _Host) -> None:
         holds = host.holds
-        while holds and holds[0][0] < host.next_end:
+        begin = host.next_end - host.length
+        while holds and holds[0][0] <= begin:
             self._released.append(holds.popleft()[1])
 
     def _reduce(self, group: _Group) -> None:
@@ -346,3 +351,8 @@ class Windows(Generic[T]):
                 values if keep.all() else values[rows],
             )
         )
+
+
+def _whole_stride(tick: int, stride: int) -> int:
+    """Return the first whole stride at or after a tick."""
+    return -(-tick // stride) * stride

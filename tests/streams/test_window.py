@@ -233,4 +233,22 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
         3,
     )
     assert dict(windows.dropped) == {"duplicate": 10, "late": 2, "off_grid": 1}
-    assert set(rows(windows)[1]) >= {1, 2, 3}
+    # They wait their turn behind the record whose ticks are still needed.
+    assert rows(windows)[1] == []
+    windows.add(record("h", list(range(100, 130))), 4)
+    assert rows(windows)[1] == [0, 1, 2, 3]
+
+
+def test_a_record_stays_while_a_hole_behind_it_is_in_an_open_window() -> None:
+    windows: Windows[int] = Windows(SPEC)
+    for n, first in enumerate((0, 10, 21, 30, 40)):  # tick 20 never comes
+        windows.add(record("h", list(range(first, 10 * n + 10))), n)
+    # The window that starts at 20 waits for its hole. A worker that starts again at record 2,
+    # whose first tick is 21, would not build it.
+    got, released = rows(windows)
+    assert [end for end, *_ in got["h"]] == [30, 40]
+    assert released == [0]
+    windows.add(record("h", list(range(50, 60))), 5)
+    got, released = rows(windows)
+    assert [(end, n) for end, n, _ in got["h"]] == [(50, 29), (60, 30)]
+    assert released == [1, 2, 3]
