@@ -152,10 +152,10 @@ def _dead_letter(d: Mapping[str, Any]) -> DeadLetter:
     return DeadLetter(**d)
 
 
-_SCHEMAS = {
+_SCHEMAS: dict[type, dict[str, Any]] = {
     cls: load_schema(cls) for cls in (Layout, Telemetry, Features, Score, Anomaly, DeadLetter)
 }
-_HEADERS = {cls: _header(schema) for cls, schema in _SCHEMAS.items()}
+_HEADERS: dict[type[Record], bytes] = {cls: _header(s) for cls, s in _SCHEMAS.items()}
 _BY_HEADER = {header: cls for cls, header in _HEADERS.items()}
 _WRITERS: dict[type, Callable[[Any], bytes]] = {
     Telemetry: _telemetry_to_bytes,
@@ -197,13 +197,32 @@ def decode(data: bytes) -> Record:
     cls = _BY_HEADER.get(data[:HEADER_BYTES])
     if cls is None:
         raise InvalidRecord(_stranger(data))
+    record, end = decode_body(cls, data, HEADER_BYTES)
+    if end != len(data):
+        raise InvalidRecord(f"{cls.__name__} of {len(data)} bytes ends at byte {end}")
+    return record
+
+
+def header(cls: type[Record]) -> bytes:
+    """Return the bytes that every message of a record class starts with."""
+    return _HEADERS[cls]
+
+
+def decode_body(cls: type[R], data: bytes, at: int = 0) -> tuple[R, int]:
+    """Read one record without its header, as in a container file; return where it ends too.
+
+    Raises
+    ------
+    InvalidRecord
+        The record is truncated or damaged.
+    """
     read = _READERS.get(cls)
     try:
         if read is not None:
-            record, end = read(data, HEADER_BYTES)
+            record, end = read(data, at)
         else:
             stream = io.BytesIO(data)
-            stream.seek(HEADER_BYTES)
+            stream.seek(at)
             plain: Any = fastavro.schemaless_reader(stream, _SCHEMAS[cls], None)
             record, end = _BUILDERS[cls](plain), stream.tell()
     except InvalidRecord as e:
@@ -211,10 +230,8 @@ def decode(data: bytes) -> Record:
     except Exception as e:  # fastavro raises whatever the bytes lead it to
         what = str(e) or type(e).__name__
         raise InvalidRecord(f"{cls.__name__} of {len(data)} bytes is damaged: {what}") from e
-    if end != len(data):
-        raise InvalidRecord(f"{cls.__name__} of {len(data)} bytes ends at byte {end}")
     assert isinstance(record, cls)  # noqa: S101
-    return record
+    return record, end
 
 
 def decode_as(cls: type[R], data: bytes) -> R:
