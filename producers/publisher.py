@@ -1,0 +1,238 @@
+"""Records to Kafka: in order, bounded, and never in the way of sampling.
+
+Messages wait in a backlog of our own and are handed to librdkafka a few at a time. While the
+broker is away the backlog keeps the newest minutes and drops, counted, the oldest; when it
+comes back everything kept goes out in order. librdkafka alone would keep the oldest and refuse
+the newest when its queue is full. A fatal producer error costs nothing but the producer: what
+was not acknowledged is sent again by a new one (a reader may see such a record twice).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from schemas.codec import encode
+from schemas.records import Record
+from schemas.topics import Topic
+
+IN_FLIGHT_MESSAGES = 256
+IN_FLIGHT_KBYTES = 16 * 1024
+MESSAGE_BYTES = 8 * 1024 * 1024
+FLUSH_STEP_S = 0.05
+REBUILD_NS = 5_000_000_000
+"""At least so long between two producers: what is fatal can be so again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    number: int
+    topic: str
+    key: str
+    value: bytes
+    born_ns: int
+
+
+def producer_config(brokers: str, client_id: str, keep_ms: int) -> dict[str, Any]:
+    """Return librdkafka's settings; `keep_ms` is how long a message may wait."""
+    return {
+        "bootstrap.servers": brokers,
+        "client.id": client_id,
+        "enable.idempotence": True,
+        "compression.type": "zstd",
+        # The partition of a key is the same as from Java clients (librdkafka#4510).
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        "message.timeout.ms": keep_ms,
+        "message.max.bytes": MESSAGE_BYTES,
+        "queue.buffering.max.messages": IN_FLIGHT_MESSAGES,
+        "queue.buffering.max.kbytes": IN_FLIGHT_KBYTES,
+        "reconnect.backoff.max.ms": 2000,
+        # What goes wrong comes through the callbacks; its own log has a line per attempt.
+        "log_level": 0,
+        "logger": logging.Logger("librdkafka", logging.CRITICAL + 1),
+    }
+
+
+class Publisher:
+    """Sends one host's records. Nothing here waits, except `close`.
+
+    Parameters
+    ----------
+    brokers, client_id
+        For librdkafka.
+    keep_ns, keep_bytes
+        What the backlog keeps while the broker is away: the newest, up to both.
+    make_producer, mono_ns
+        For tests: what makes a producer from its settings, and the clock.
+
+    Attributes
+    ----------
+    delivered
+        Messages that the broker acknowledged.
+    dropped
+        Messages given up, by reason: ``too_old``, ``no_room``, ``refused``, ``shutdown``.
+    rebuilt
+        Producers replaced after a fatal error.
+    payload_bytes
+        Bytes of all messages, before compression.
+    trouble
+        What keeps messages from going out, in Kafka's words; empty while they go out.
+    """
+
+    def __init__(
+        self,
+        brokers: str,
+        client_id: str,
+        *,
+        keep_ns: int,
+        keep_bytes: int,
+        make_producer: Callable[[dict[str, Any]], Any] = Producer,
+        mono_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.delivered = 0
+        self.dropped: Counter[str] = Counter()
+        self.rebuilt = 0
+        self.payload_bytes = 0
+        self.trouble = ""
+        self._keep_ns = keep_ns
+        self._keep_bytes = keep_bytes
+        self._make_producer = make_producer
+        self._mono_ns = mono_ns
+        self._config = producer_config(brokers, client_id, max(1, keep_ns // 1_000_000))
+        self._backlog: deque[_Message] = deque()
+        self._backlog_bytes = 0
+        self._in_flight: dict[int, _Message] = {}
+        self._number = 0
+        self._fatal = False
+        self._rebuild_ns = 0
+        self._producer = self._build()
+
+    def __len__(self) -> int:
+        """Messages that are not acknowledged yet."""
+        return len(self._backlog) + len(self._in_flight)
+
+    def publish(self, topic: Topic, key: str, record: Record) -> None:
+        """Queue a record; it goes out with this or a later `poll`."""
+        value = encode(record)
+        self._backlog.append(_Message(self._number, topic.name, key, value, self._mono_ns()))
+        self._number += 1
+        self._backlog_bytes += len(value)
+        self.payload_bytes += len(value)
+
+    def poll(self) -> None:
+        """Move what can move: call once a tick."""
+        self._serve(0)
+        if not self._fatal:
+            self._hand_over()
+        self._trim()
+
+    def close(self, timeout_s: float) -> int:
+        """Wait for the acknowledgements, `timeout_s` at most; return how many never came."""
+        until = self._mono_ns() + int(timeout_s * 1e9)
+        self.poll()
+        while len(self) and self._mono_ns() < until:
+            self._serve(FLUSH_STEP_S)
+            self.poll()
+        left = len(self)
+        if left:
+            self.dropped["shutdown"] += left
+        old, self._producer = self._producer, None
+        self._retire(old)
+        return left
+
+    def _serve(self, timeout_s: float) -> None:
+        """Let the callbacks run, and replace a producer that has failed for good."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as e:  # that is how a fatal error arrives
+            self._note(e.args[0])
+        if self._fatal and self._mono_ns() >= self._rebuild_ns:
+            self._rebuild()
+
+    def _hand_over(self) -> None:
+        """Give librdkafka what it has room for."""
+        while self._backlog:
+            message = self._backlog[0]
+            try:
+                self._producer.produce(
+                    message.topic,
+                    message.value,
+                    message.key,
+                    on_delivery=partial(self._on_delivery, self._producer, message),
+                )
+            except BufferError:
+                return  # no room until something is acknowledged
+            except KafkaException as e:
+                if self._note(e.args[0]):
+                    return
+                self.dropped["refused"] += 1
+            else:
+                self._in_flight[message.number] = message
+            self._pop_backlog()
+
+    def _trim(self) -> None:
+        """Drop what is too old, and the oldest while there is too much."""
+        oldest_ns = self._mono_ns() - self._keep_ns
+        while self._backlog and self._backlog[0].born_ns < oldest_ns:
+            self._pop_backlog()
+            self.dropped["too_old"] += 1
+        while self._backlog_bytes > self._keep_bytes:
+            self._pop_backlog()
+            self.dropped["no_room"] += 1
+
+    def _pop_backlog(self) -> None:
+        self._backlog_bytes -= len(self._backlog.popleft().value)
+
+    def _note(self, error: KafkaError) -> bool:
+        """Remember an error; return whether the producer is of no use any more."""
+        self.trouble = error.str()
+        self._fatal = self._fatal or error.fatal() or error.code() == KafkaError._FATAL
+        return self._fatal
+
+    def _on_delivery(
+        self, producer: Any, message: _Message, error: KafkaError | None, _: object
+    ) -> None:
+        if producer is not self._producer:
+            return  # of a producer that has been given up: its messages go out again
+        if error is None:
+            self.delivered += 1
+            self.trouble = ""
+        elif error.code() == KafkaError._MSG_TIMED_OUT:
+            self.dropped["too_old"] += 1  # the trouble is why it waited, not that it did
+        elif self._note(error):
+            return  # stays in flight: `_rebuild` sends it again
+        else:
+            self.dropped["refused"] += 1
+        del self._in_flight[message.number]
+
+    def _build(self) -> Any:
+        return self._make_producer({**self._config, "error_cb": self._note})
+
+    def _rebuild(self) -> None:
+        """Replace the producer; what it had not delivered goes to the front of the backlog."""
+        old = self._producer
+        self._producer = self._build()
+        self._retire(old)
+        again = [self._in_flight[number] for number in sorted(self._in_flight)]
+        self._in_flight.clear()
+        self._backlog.extendleft(reversed(again))
+        self._backlog_bytes += sum(len(message.value) for message in again)
+        self._fatal = False
+        self._rebuild_ns = self._mono_ns() + REBUILD_NS
+        self.rebuilt += 1
+
+    @staticmethod
+    def _retire(producer: Any) -> None:
+        """Make a producer forget its messages, so that nothing waits for it to end."""
+        producer.purge()
+        with contextlib.suppress(KafkaException):  # its fatal error, once more
+            producer.poll(0)
