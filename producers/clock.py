@@ -90,16 +90,18 @@ class Grid:
         self._interval_ns = 1000 * interval_us
         self._tolerance_ns = self._interval_ns // 2
         self._offset_ns: int | None = None  # of the wall clock from the monotonic one
-        self._last_ns = 0  # grid point of the newest tick; 0: none since the clock was set
+        self._last_ns: int | None = None  # grid point of the newest tick since the clock was set
         self._last_mono_ns: int | None = None  # when that grid point was
 
     def next_tick(self) -> Tick | None:
         """Wait for the next tick and return it; None when asked to stop."""
         while True:
             mono, wall = self._now()
-            due = self._last_ns + self._interval_ns
-            if not self._last_ns or wall > due + self._tolerance_ns:
-                due = -(-wall // self._interval_ns) * self._interval_ns
+            due = -(-wall // self._interval_ns) * self._interval_ns
+            if self._last_ns is not None:
+                following = self._last_ns + self._interval_ns
+                if wall <= following + self._tolerance_ns:
+                    due = following
             # Also when it is due already: this is where signals are seen.
             if not self._clock.wait_until(mono + due - wall):
                 return None
@@ -111,8 +113,10 @@ class Grid:
     def _take(self, due: int, mono: int, wall: int) -> Tick:
         due_mono = mono - (wall - due)
         if self._last_mono_ns is not None:
-            # By the clock that nobody sets: a step of the other one misses nothing.
-            gap = (due_mono - self._last_mono_ns + self._tolerance_ns) // self._interval_ns
+            # By the clock that nobody sets. Where the other one was, the gap is no whole number
+            # of intervals, and the part of one is the step's.
+            slack = 0 if self._last_ns is None else self._tolerance_ns
+            gap = (due_mono - self._last_mono_ns + slack) // self._interval_ns
             self.missed += max(0, gap - 1)
         self._last_ns = due
         self._last_mono_ns = due_mono
@@ -130,6 +134,6 @@ class Grid:
         offset = wall - mono
         if self._offset_ns is not None and abs(offset - self._offset_ns) > self._tolerance_ns:
             self.steps += 1
-            self._last_ns = 0
+            self._last_ns = None
         self._offset_ns = offset
         return mono, wall

@@ -1,0 +1,45 @@
+"""Stand-ins for what a test must control: time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class FakeClock:
+    """A clock that moves only when it is waited for, told to, or stepped.
+
+    `oversleep_ns` is added to every wait; `on_wait` runs in the middle of each, with the number
+    of waits so far, and may move the clock itself. It asks to stop after `waits` waits.
+    """
+
+    def __init__(self, wall_ns: int, *, mono_ns: int = 7_000_000_000, waits: int = 10**9) -> None:
+        self.wall = wall_ns
+        self.mono = mono_ns
+        self.waits_left = waits
+        self.waits = 0
+        self.oversleep_ns = 0
+        self.on_wait: Callable[[int], None] = lambda _: None
+
+    def wall_ns(self) -> int:
+        return self.wall
+
+    def mono_ns(self) -> int:
+        return self.mono
+
+    def wait_until(self, mono_ns: int) -> bool:
+        if self.waits_left == 0:
+            return False
+        self.waits_left -= 1
+        self.waits += 1
+        self.on_wait(self.waits)
+        self.run(max(0, mono_ns - self.mono) + self.oversleep_ns)
+        return True
+
+    def run(self, ns: int) -> None:
+        """Let time pass."""
+        self.wall += ns
+        self.mono += ns
+
+    def step(self, ns: int) -> None:
+        """Set the wall clock."""
+        self.wall += ns

@@ -1,0 +1,346 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from deploy.local import Broker
+from producers.publisher import MESSAGE_BYTES, Publisher, producer_config
+from schemas.codec import decode_as
+from schemas.records import Record, Telemetry
+from schemas.topics import LAYOUTS, TELEMETRY
+from tests.producers.kafka import read_topic
+
+PRODUCE = 0
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+TOPIC_AUTHORIZATION_FAILED = 29
+MINUTE_NS = 60_000_000_000
+
+
+def telemetry(seq: int, channels: int = 3) -> Telemetry:
+    values = np.full((channels, 1), seq, np.float32)
+    return Telemetry("node1", 7, seq, 100_000, np.array([seq * 100_000]), values)
+
+
+def make(bootstrap: str, *, keep_ns: int = 5 * MINUTE_NS, keep_bytes: int = 1 << 26) -> Publisher:
+    return Publisher(bootstrap, "test", keep_ns=keep_ns, keep_bytes=keep_bytes)
+
+
+def poll_until(publisher: Publisher, done: Callable[[], bool], patience_s: float = 30) -> None:
+    until = time.monotonic() + patience_s
+    while not done():
+        assert time.monotonic() < until, f"{len(publisher)} left, trouble: {publisher.trouble}"
+        publisher.poll()
+        time.sleep(0.01)
+
+
+def seqs(found: list[tuple[str, Record]]) -> list[int]:
+    return [r.seq for _, r in found if isinstance(r, Telemetry)]
+
+
+def test_what_is_published_arrives_in_order_and_whole(broker: Broker) -> None:
+    publisher = make(broker.bootstrap)
+    for seq in range(50):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+        publisher.poll()
+    assert publisher.close(20) == 0
+    assert publisher.delivered == 50
+    assert not publisher.dropped
+    found = read_topic(broker.bootstrap, TELEMETRY)
+    assert [key for key, _ in found] == ["node1"] * 50
+    assert seqs(found) == list(range(50))
+    record = found[7][1]
+    assert isinstance(record, Telemetry)
+    assert record.values.tolist() == [[7.0]] * 3
+
+
+def test_a_broker_that_is_away_costs_nothing_that_is_kept(broker: Broker) -> None:
+    publisher = make(broker.bootstrap)
+    for seq in range(3):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+    poll_until(publisher, lambda: publisher.delivered == 3)
+    broker.set_down()
+    for seq in range(3, 400):  # more than librdkafka is given at a time
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+        publisher.poll()
+    poll_until(publisher, lambda: publisher.trouble != "")
+    assert len(publisher) == 397
+    broker.set_up()
+    poll_until(publisher, lambda: publisher.delivered == 400)
+    assert publisher.trouble == ""
+    assert publisher.close(5) == 0
+    assert not publisher.dropped
+    assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == list(range(400))
+
+
+def test_of_a_long_absence_the_newest_is_kept_and_the_rest_counted(broker: Broker) -> None:
+    publisher = make(broker.bootstrap, keep_ns=1_500_000_000)
+    publisher.publish(TELEMETRY, "node1", telemetry(0))
+    poll_until(publisher, lambda: publisher.delivered == 1)
+    broker.set_down()
+    for seq in range(1, 6):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+    poll_until(publisher, lambda: publisher.dropped["too_old"] == 5)
+    assert "refused" in publisher.trouble or "down" in publisher.trouble
+    for seq in range(6, 9):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+    broker.set_up()
+    poll_until(publisher, lambda: len(publisher) == 0)
+    publisher.publish(TELEMETRY, "node1", telemetry(9))
+    assert publisher.close(20) == 0
+    got = seqs(read_topic(broker.bootstrap, TELEMETRY))
+    assert got == sorted(set(got))
+    assert got[0] == 0
+    assert got[-1] == 9
+    assert not set(got) & set(range(1, 6))
+    assert len(got) == publisher.delivered == 10 - publisher.dropped["too_old"]
+
+
+def test_a_fatal_error_costs_the_producer_and_no_record(broker: Broker) -> None:
+    publisher = make(broker.bootstrap)
+    publisher.publish(TELEMETRY, "node1", telemetry(0))
+    poll_until(publisher, lambda: publisher.delivered == 1)
+    broker.push_request_errors(PRODUCE, OUT_OF_ORDER_SEQUENCE_NUMBER)
+    for seq in range(1, 30):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+    poll_until(publisher, lambda: publisher.rebuilt == 1)
+    for seq in range(30, 40):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+    assert publisher.close(20) == 0
+    assert not publisher.dropped
+    assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == list(range(40))
+
+
+def test_what_the_broker_refuses_is_counted_and_said(broker: Broker) -> None:
+    publisher = make(broker.bootstrap)
+    publisher.publish(LAYOUTS, "node1:7", telemetry(0))
+    poll_until(publisher, lambda: publisher.delivered == 1)
+    broker.push_request_errors(PRODUCE, TOPIC_AUTHORIZATION_FAILED)
+    publisher.publish(TELEMETRY, "node1", telemetry(1))
+    poll_until(publisher, lambda: publisher.dropped["refused"] == 1)
+    assert "authorization failed" in publisher.trouble
+    assert publisher.close(20) == 0
+    assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == []
+
+
+def test_a_stop_without_a_broker_is_bounded_and_counts_what_is_left() -> None:
+    publisher = make("127.0.0.1:1")
+    for seq in range(300):
+        publisher.publish(TELEMETRY, "node1", telemetry(seq))
+        publisher.poll()
+    assert publisher.close(0.2) == 300
+    assert publisher.dropped == {"shutdown": 300}
+    assert publisher.delivered == 0
+
+
+def test_a_message_that_no_broker_takes_does_not_block_the_others(broker: Broker) -> None:
+    publisher = make(broker.bootstrap)
+    publisher.publish(TELEMETRY, "node1", telemetry(0, channels=MESSAGE_BYTES // 4 + 1))
+    publisher.publish(TELEMETRY, "node1", telemetry(1))
+    assert publisher.close(20) == 0
+    assert publisher.dropped == {"refused": 1}
+    assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == [1]
+
+
+class FakeProducer:
+    """A broker that takes messages only when it is told to."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.room = 4
+        self.waiting: list[tuple[bytes, Callable[[KafkaError | None, None], None]]] = []
+        self.took: list[bytes] = []
+        self.purged = False
+        self.raises: KafkaException | None = None
+
+    def produce(self, topic: str, value: bytes, key: str, on_delivery: Any) -> None:
+        if self.raises is not None:
+            raise self.raises
+        if len(self.waiting) == self.room:
+            raise BufferError("Local: Queue full")
+        self.waiting.append((value, on_delivery))
+
+    def acknowledge(self, count: int, error: KafkaError | None = None) -> None:
+        done, self.waiting = self.waiting[:count], self.waiting[count:]
+        for value, callback in done:
+            if error is None:
+                self.took.append(value)
+            callback(error, None)
+
+    def poll(self, _timeout_s: float) -> int:
+        return 0
+
+    def purge(self) -> None:
+        self.purged = True
+        self.acknowledge(len(self.waiting), KafkaError(KafkaError._PURGE_QUEUE))
+
+
+class Bench:
+    """A publisher on fake producers and a fake clock."""
+
+    def __init__(self, *, keep_ns: int = MINUTE_NS, keep_bytes: int = 1 << 20) -> None:
+        self.producers: list[FakeProducer] = []
+        self.now = 0
+        self.publisher = Publisher(
+            "unused:1",
+            "test",
+            keep_ns=keep_ns,
+            keep_bytes=keep_bytes,
+            make_producer=self.build,
+            mono_ns=lambda: self.now,
+        )
+
+    def build(self, config: dict[str, Any]) -> FakeProducer:
+        self.producers.append(FakeProducer(config))
+        return self.producers[-1]
+
+    def publish(self, *seqs: int) -> None:
+        for seq in seqs:
+            self.publisher.publish(TELEMETRY, "node1", telemetry(seq))
+            self.publisher.poll()
+
+    def took(self) -> list[int]:
+        return [decode_as(Telemetry, v).seq for p in self.producers for v in p.took]
+
+
+def test_a_full_queue_makes_the_newest_wait_and_drops_nothing() -> None:
+    bench = Bench()
+    bench.publish(*range(10))
+    assert len(bench.publisher) == 10
+    while bench.producers[0].waiting:
+        bench.producers[0].acknowledge(3)
+        bench.publisher.poll()
+    assert bench.took() == list(range(10))
+    assert not bench.publisher.dropped
+    assert len(bench.publisher) == 0
+
+
+def test_the_backlog_drops_what_is_older_than_it_keeps() -> None:
+    bench = Bench(keep_ns=MINUTE_NS)
+    for second in range(100):
+        bench.now = second * 1_000_000_000
+        bench.publish(second)
+    # Four are librdkafka's, which times out by itself; of the others the last minute is kept.
+    assert bench.publisher.dropped == {"too_old": 35}
+    while bench.producers[0].waiting:
+        bench.producers[0].acknowledge(4)
+        bench.publisher.poll()
+    assert bench.took() == [0, 1, 2, 3, *range(39, 100)]
+
+
+def test_the_backlog_drops_the_oldest_when_memory_is_short() -> None:
+    bench = Bench(keep_bytes=5_000)
+    bench.publish(*range(4))
+    for seq in range(4, 24):
+        bench.publisher.publish(TELEMETRY, "node1", telemetry(seq, channels=250))
+        bench.publisher.poll()
+    assert bench.publisher.dropped == {"no_room": 16}
+    while bench.producers[0].waiting:
+        bench.producers[0].acknowledge(4)
+        bench.publisher.poll()
+    assert bench.took() == [0, 1, 2, 3, 20, 21, 22, 23]
+
+
+def test_a_timeout_in_librdkafka_counts_as_too_old() -> None:
+    bench = Bench()
+    bench.publish(0, 1)
+    bench.producers[0].acknowledge(2, KafkaError(KafkaError._MSG_TIMED_OUT))
+    assert bench.publisher.dropped == {"too_old": 2}
+    assert len(bench.publisher) == 0
+
+
+def fatal() -> KafkaError:
+    return KafkaError(KafkaError._FATAL, "out of step", fatal=True)
+
+
+def test_after_a_fatal_error_what_was_in_flight_goes_first() -> None:
+    bench = Bench()
+    bench.publish(*range(7))
+    bench.producers[0].acknowledge(1)
+    bench.producers[0].acknowledge(1, fatal())
+    bench.publisher.poll()
+    assert bench.producers[0].purged
+    new = bench.producers[1]
+    assert [decode_as(Telemetry, v).seq for v, _ in new.waiting] == [1, 2, 3, 4]
+    while new.waiting:
+        new.acknowledge(2)
+        bench.publisher.poll()
+    assert bench.took() == list(range(7))
+    assert not bench.publisher.dropped
+    assert bench.publisher.rebuilt == 1
+
+
+def test_a_fatal_error_in_produce_keeps_the_message() -> None:
+    bench = Bench()
+    bench.producers[0].raises = KafkaException(fatal())
+    bench.publish(0)
+    bench.publisher.poll()
+    bench.producers[1].acknowledge(1)
+    assert bench.took() == [0]
+    assert bench.publisher.rebuilt == 1
+
+
+def test_producers_are_not_built_in_a_storm() -> None:
+    bench = Bench()
+    for tick in range(100):  # ten seconds of ticks
+        bench.now = tick * 100_000_000
+        bench.producers[-1].raises = KafkaException(fatal())
+        bench.publish(tick)
+    assert bench.publisher.rebuilt == 2
+    assert bench.publisher.trouble == "out of step"
+    assert len(bench.publisher) == 100
+
+
+def test_a_plain_refusal_of_librdkafka_is_counted() -> None:
+    bench = Bench()
+    bench.producers[0].raises = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    bench.publish(0)
+    assert bench.publisher.dropped == {"refused": 1}
+    assert len(bench.publisher) == 0
+
+
+def test_the_producer_is_idempotent_ordered_and_spreads_keys_like_java() -> None:
+    config = producer_config("a:1,b:2", "reveal-agent-node1", 300_000)
+    assert config["bootstrap.servers"] == "a:1,b:2"
+    assert config["enable.idempotence"] is True
+    assert config["compression.type"] == "zstd"
+    assert config["partitioner"] == "murmur2_random"
+    assert config["message.timeout.ms"] == 300_000
+
+
+def test_payload_is_counted_before_compression() -> None:
+    bench = Bench()
+    bench.publish(0)
+    assert bench.publisher.payload_bytes == len(bench.producers[0].waiting[0][0])
+
+
+@pytest.mark.parametrize("host", ["node1", "gpu-0042.cluster"])
+def test_a_host_is_one_partition(broker: Broker, host: str) -> None:
+    """Java's murmur2 of the key, by Kafka's own formula, names the partition."""
+    publisher = make(broker.bootstrap)
+    publisher.publish(TELEMETRY, host, telemetry(0))
+    assert publisher.close(20) == 0
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "log_level": 0})
+    partition = (murmur2(host.encode()) & 0x7FFFFFFF) % TELEMETRY.partitions
+    _, high = consumer.get_watermark_offsets(TopicPartition(TELEMETRY.name, partition), 20)
+    consumer.close()
+    assert high == 1
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's ``org.apache.kafka.common.utils.Utils.murmur2``."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    if len(data) > whole:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
