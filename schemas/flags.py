@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,7 @@ def with_settings(**sections: type[Section]) -> Callable[[Callable[..., Any]], A
         return click.option(
             "--config",
             type=click.Path(path_type=Path),
+            metavar="FILE",
             help="TOML file with settings (or REVEAL_CONFIG).",
         )(wrapped)
 
@@ -61,6 +63,8 @@ def print_settings(settings: Resolved) -> None:
     section = ""
     for s in settings.settings:
         if s.section != section:
+            if section:
+                click.echo()
             section = s.section
             click.echo(f"[{section}]")
         click.echo(f"{f'{s.key} = {_toml(s.value)}':<40} # {s.origin}")
@@ -71,7 +75,8 @@ def _toml(value: object) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return str(value)
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    # A JSON string is a TOML basic string.
+    return json.dumps(str(value), ensure_ascii=False)
 
 
 def _option(
@@ -88,4 +93,4 @@ def _option(
 
 
 def _metavar(annotation: Any) -> str:
-    return {int: "N", float: "X"}.get(annotation, "TEXT")
+    return {int: "N", float: "X", Path: "PATH"}.get(annotation, "TEXT")

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from schemas.errors import InvalidSettings
 
@@ -31,11 +38,30 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: object, info: ValidationInfo) -> object:
+        # pydantic takes true for 1, which is right for text from the environment only.
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation in (int, float):
+            raise ValueError("a number is needed here")
+        return value
+
 
 class Kafka(Section):
     """How every program reaches Kafka."""
 
     brokers: str = Field("", description="host:port of one or more brokers, comma-separated")
+
+    @field_validator("brokers")
+    @classmethod
+    def _are_addresses(cls, value: str) -> str:
+        brokers = [broker.strip() for broker in value.split(",")] if value.strip() else []
+        for broker in brokers:
+            host, _, port = broker.rpartition(":")
+            if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
+                raise ValueError(f"{broker!r} is no broker: write host:port, comma-separated")
+        return ",".join(brokers)
 
 
 S = TypeVar("S", bound=Section)
@@ -194,5 +220,6 @@ def _explain(error: ValidationError, section: str, origins: Mapping[str, str]) -
     for item in error.errors():
         key = str(item["loc"][0]) if item["loc"] else ""
         where = origins.get(key, "default")
-        lines.append(f"{section}.{key} = {item['input']!r} (from {where}): {item['msg']}")
+        what = item["msg"].removeprefix("Value error, ")
+        lines.append(f"{section}.{key} = {item['input']!r} (from {where}): {what}")
     return "; ".join(lines)
