@@ -31,11 +31,14 @@ def read_topic(bootstrap: str, topic: Topic, *, patience_s: float = 20) -> list[
             message = consumer.poll(0.2)
             if message is None:
                 continue
+            partition, key, value = message.partition(), message.key(), message.value()
+            assert partition is not None
             if message.error():
-                ended.add(message.partition())  # the end of a partition comes as an error
+                ended.add(partition)  # the end of a partition comes as an error
             else:
-                key = message.key()
-                found.append((message.partition(), key.decode(), decode(message.value())))
+                assert isinstance(key, bytes)
+                assert isinstance(value, bytes)
+                found.append((partition, key.decode(), decode(value)))
     finally:
         consumer.close()
     assert len(ended) == topic.partitions, f"read {len(ended)} of {topic.partitions} partitions"

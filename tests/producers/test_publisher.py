@@ -157,7 +157,7 @@ class FakeProducer:
         self.purged = False
         self.raises: KafkaException | None = None
 
-    def produce(self, topic: str, value: bytes, key: str, on_delivery: Any) -> None:
+    def produce(self, _topic: str, value: bytes, _key: str, on_delivery: Any) -> None:
         if self.raises is not None:
             raise self.raises
         if len(self.waiting) == self.room:
