@@ -160,6 +160,7 @@ class BlamedChannel:
     expected_high: float
     deviation: float
     share: float
+    statistic: str = "mean"
 
     @property
     def label(self) -> str:

@@ -19,7 +19,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import faust
 from aiokafka.errors import KafkaError
@@ -40,7 +40,7 @@ def die(reason: str) -> NoReturn:
     os._exit(1)
 
 
-class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+class _ConsumerThread(driver.AIOKafkaConsumerThread):
     """Consumer thread with a short fetch wait and a task that looks after the group."""
 
     def _create_worker_consumer(self, transport: Any) -> Any:
@@ -68,7 +68,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 coordinator.check_errors()
             except KafkaError as e:
                 sys.stderr.write(f"reveal worker: group error, joining again: {e!r}\n")
-                self.app.on_group_error()
+                cast(App, self.app).on_group_error()
             except AttributeError:
                 continue  # a coordinator of manual assignment, before the subscription
             if coordinator.generation != NO_GENERATION and not coordinator.need_rejoin():
@@ -77,16 +77,16 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 die(f"in no consumer group for {NO_GROUP_S:.0f} s: is the broker reachable?")
 
 
-class _Consumer(driver.Consumer):  # type: ignore[misc]
+class _Consumer(driver.Consumer):
     def _new_consumer_thread(self) -> Any:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
 
-class _Transport(driver.Transport):  # type: ignore[misc]
+class _Transport(driver.Transport):
     Consumer = _Consumer
 
 
-class App(faust.App):  # type: ignore[misc]
+class App(faust.App):
     """`faust.App` with the mends above; `on_group_error` is called for each one healed."""
 
     on_group_error: Callable[[], None]

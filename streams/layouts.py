@@ -70,6 +70,6 @@ class LayoutReader:
             if message is None or message.error():
                 continue  # librdkafka reconnects by itself
             try:
-                self._layouts.add(decode_as(Layout, message.value()))
+                self._layouts.add(decode_as(Layout, message.value() or b""))
             except InvalidRecord:
                 self._layouts.rejected += 1

@@ -7,20 +7,21 @@ it holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.attribution import Attribution, attribute
-from models.bank import DETECTORS, BaselineBank
-from models.baseline import Baseline, CannotLearn, ChannelTable, fit_baseline
-from models.episode import EpisodeBank, EpisodeEvent
+from models.bank import BaselineBank, BatchScores
+from models.baseline import DETECTORS, Baseline, CannotLearn, fit_baseline
+from models.channels import ChannelTable
+from models.episode import EpisodeBank, EpisodeEvent, Phase
 from schemas.records import (
     Anomaly,
     BlamedChannel,
-    Channel,
     DetectorScore,
     EpisodeState,
     Floats,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 UPDATE_US = 5_000_000
 """Time between two updates of an episode that does not get worse."""
+WORSE = 1.2
+"""An episode whose score grows by this factor is updated at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,19 +48,28 @@ class _Model:
 
     host: str
     layout: int
+    group: _Group
     slot: int
-    wanted: int
-    learned: list[Floats] = field(default_factory=list)
     last_end: int = 0
+    learned: list[Floats] = field(default_factory=list)
+    version: int = 0
     fitting: Future[Baseline] | None = None
     baseline: Baseline | None = None
+    channels: ChannelTable | None = None
     reason: str = ""
     """Why the last attempt to learn failed."""
-    channels: tuple[Channel, ...] = ()
-    blame: Attribution | None = None
-    """Of the oddest window of the open episode."""
-    peak: float = 0.0
-    published: int = 0
+    episode: _Episode | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Episode:
+    """The open episode of a host, as it was last published."""
+
+    worst: float
+    blame: Attribution
+    detectors: tuple[str, ...]
+    published_end: int
+    published_worst: float
 
 
 class _Group:
@@ -105,7 +117,8 @@ class Scoring:
     ) -> None:
         self._layouts = layouts
         self._executor = executor
-        self._windows = max(1, baseline_us // stride_us)
+        self._wanted = max(1, baseline_us // stride_us)
+        self._stride_us = stride_us
         self._min_share = min_share
         self._seed = seed
         self._models: dict[str, _Model] = {}
@@ -115,51 +128,242 @@ class Scoring:
         """Score a batch in order. A window that was scored before is passed over."""
         scores: list[Score] = []
         anomalies: list[Anomaly] = []
-        group = self._groups.setdefault(batch.channels, _Group(batch.channels))
-        # A host's windows follow each other; each round holds at most one window a host.
-        rounds: list[list[int]] = []
-        seen: dict[str, int] = {}
-        for i, host in enumerate(batch.hosts):
-            turn = seen.get(host, 0)
-            seen[host] = turn + 1
-            if turn == len(rounds):
-                rounds.append([])
-            rounds[turn].append(i)
-        for rows in rounds:
-            self._round(group, batch, rows, scores, anomalies)
+        for rows in _rounds(batch.hosts):
+            self._score_round(batch, rows, scores, anomalies)
         return scores, anomalies
 
-    def _round(
-        self,
-        group: _Group,
-        batch: WindowBatch,
-        rows: list[int],
-        scores: list[Score],
-        anomalies: list[Anomaly],
+    def _score_round(
+        self, batch: WindowBatch, rows: list[int], scores: list[Score], anomalies: list[Anomaly]
     ) -> None:
-        ready_rows: list[int] = []
-        ready: list[_Model] = []
+        """Score rows that are all of different hosts."""
+        group = self._group(batch.channels)
+        ready: list[int] = []
+        models: list[_Model] = []
         for i in rows:
-            model = self._model(group, batch, i, anomalies)
+            model = self._model(batch, i, anomalies)
             end = int(batch.ends[i])
             if end <= model.last_end:
                 continue
             model.last_end = end
-            samples, expected = int(batch.samples[i]), int(batch.expected[i])
-            whole = samples >= self._min_share * expected
-            if model.baseline is None and whole:
+            whole = batch.samples[i] >= self._min_share * batch.expected[i]
+            if whole and model.baseline is None:
                 self._learn(group, model, batch.values[i], end)
-            if model.baseline is not None and whole:
-                ready_rows.append(i)
-                ready.append(model)
-                continue
-            scores.append(self._unscored(model, end, samples, expected, whole))
-            if model.baseline is not None:
-                self._publish(
-                    group,
-                    [model],
-                    group.episodes.skip(model.slot, end),
-                    anomalies,
-                )
+            if whole and model.baseline is not None:
+                ready.append(i)
+                models.append(model)
+            else:
+                scores.append(self._unscored(model, batch, i, whole=bool(whole)))
         if ready:
-            self._judge(group, batch, ready_rows, ready, scores, anomalies)
+            self._judge(group, batch, ready, models, scores, anomalies)
+
+    def _judge(
+        self,
+        group: _Group,
+        batch: WindowBatch,
+        rows: list[int],
+        models: list[_Model],
+        scores: list[Score],
+        anomalies: list[Anomaly],
+    ) -> None:
+        picked = np.array(rows)
+        slots = np.fromiter((m.slot for m in models), np.int64, len(models))
+        values = batch.values if len(rows) == len(batch) else batch.values[picked]
+        verdict = group.baselines.score(slots, values)
+        ends = batch.ends[picked]
+        events = group.episodes.step(slots, ends, verdict.flagged, self._stride_us)
+        scores.extend(_scored(batch, rows, models, verdict))
+        for event in events:
+            row = event.index
+            anomaly = _tell(models[row], event, verdict, values[row], int(ends[row]))
+            if anomaly is not None:
+                anomalies.append(anomaly)
+
+    def _learn(self, group: _Group, model: _Model, values: Floats, end: int) -> None:
+        """Collect a window; fit when there are enough; take the baseline when it is ready."""
+        if model.fitting is not None:
+            if not model.fitting.done():
+                return
+            fitting, model.fitting = model.fitting, None
+            try:
+                model.baseline = fitting.result()
+            except CannotLearn as e:
+                model.reason = str(e)
+            else:
+                group.baselines.set(model.slot, model.baseline)
+                group.episodes.reset(model.slot)
+                return
+        if len(model.learned) < self._wanted:
+            model.learned.append(values.copy())
+        if len(model.learned) < self._wanted:
+            return
+        layout = self._layouts.get(model.host, model.layout)
+        if layout is None:
+            model.reason = "its layout has not been seen yet"
+            return
+        model.channels = _table(layout)
+        model.reason = ""
+        model.version = end
+        windows = np.stack(model.learned)
+        model.learned = []
+        model.fitting = self._executor.submit(
+            fit_baseline, windows, model.channels, seed=self._seed, version=end
+        )
+        if model.fitting.done():
+            self._learn(group, model, values, end)
+
+    def _unscored(self, model: _Model, batch: WindowBatch, i: int, *, whole: bool) -> Score:
+        """Return the score of a window that is learned from, or that cannot be judged."""
+        samples, expected = int(batch.samples[i]), int(batch.expected[i])
+        learning = model.baseline is None
+        state, reason = State.LEARNING, ""
+        if not whole:
+            state, reason = State.ABSTAINED, f"{samples} of {expected} samples"
+        elif model.reason:
+            state, reason = State.ABSTAINED, model.reason
+        progress = 1.0 if model.fitting is not None else len(model.learned) / self._wanted
+        return Score(
+            host=model.host,
+            layout=model.layout,
+            end=int(batch.ends[i]),
+            samples=samples,
+            expected=expected,
+            baseline=0 if model.baseline is None else model.version,
+            state=state,
+            reason=reason,
+            progress=progress if learning else 1.0,
+            detectors=(),
+            fused=0.0,
+            flagged=False,
+        )
+
+    def _model(self, batch: WindowBatch, i: int, anomalies: list[Anomaly]) -> _Model:
+        """Return what is known of the host of row `i`; another layout starts anew."""
+        host, layout = batch.hosts[i], batch.layouts[i]
+        model = self._models.get(host)
+        if model is not None and model.layout == layout:
+            return model
+        if model is not None:
+            self._retire(model, anomalies)
+        group = self._group(batch.channels)
+        model = self._models[host] = _Model(host, layout, group, group.take_slot())
+        return model
+
+    def _retire(self, model: _Model, anomalies: list[Anomaly]) -> None:
+        """Let go of a host under its old layout; what was open there is closed."""
+        event = model.group.episodes.close(model.slot)
+        if event is not None and model.episode is not None:
+            anomalies.append(_anomaly(model, model.episode, event, model.last_end))
+        model.group.free.append(model.slot)
+
+    def _group(self, channels: int) -> _Group:
+        group = self._groups.get(channels)
+        if group is None:
+            group = self._groups[channels] = _Group(channels)
+        return group
+
+
+def _rounds(hosts: tuple[str, ...]) -> list[list[int]]:
+    """Split rows so that each part has a host at most once, in order."""
+    rounds: list[list[int]] = []
+    turns: dict[str, int] = {}
+    for i, host in enumerate(hosts):
+        turn = turns.get(host, 0)
+        turns[host] = turn + 1
+        if turn == len(rounds):
+            rounds.append([])
+        rounds[turn].append(i)
+    return rounds
+
+
+def _scored(
+    batch: WindowBatch, rows: list[int], models: list[_Model], verdict: BatchScores
+) -> Iterator[Score]:
+    raw, p_values, over = verdict.raw.tolist(), verdict.p_values.tolist(), verdict.over.tolist()
+    fused, flagged = verdict.fused.tolist(), verdict.flagged.tolist()
+    ends, samples = batch.ends.tolist(), batch.samples.tolist()
+    expected = batch.expected.tolist()
+    for n, (i, model) in enumerate(zip(rows, models, strict=True)):
+        yield Score(
+            host=model.host,
+            layout=model.layout,
+            end=ends[i],
+            samples=samples[i],
+            expected=expected[i],
+            baseline=model.version,
+            state=State.ACTIVE,
+            reason="",
+            progress=1.0,
+            detectors=tuple(map(DetectorScore, DETECTORS, raw[n], p_values[n], over[n])),
+            fused=fused[n],
+            flagged=flagged[n],
+        )
+
+
+def _tell(
+    model: _Model, event: EpisodeEvent, verdict: BatchScores, values: Floats, end: int
+) -> Anomaly | None:
+    """Return the record that an event is worth; None for an update with nothing new."""
+    episode, row = model.episode, event.index
+    fused = float(verdict.fused[row])
+    if episode is None or (fused > episode.worst and event.phase is not Phase.CLOSED):
+        assert model.baseline is not None and model.channels is not None  # noqa: S101, PT018
+        blame = attribute(model.baseline, values, model.channels)
+        agreed = tuple(name for d, name in enumerate(DETECTORS) if verdict.over[row, d])
+        if episode is None:
+            episode = model.episode = _Episode(fused, blame, agreed, end, fused)
+        else:
+            episode.worst, episode.blame, episode.detectors = fused, blame, agreed
+    if event.phase is Phase.ONGOING:
+        worse = episode.worst >= WORSE * episode.published_worst
+        if not worse and end - episode.published_end < UPDATE_US:
+            return None
+    episode.published_end, episode.published_worst = end, episode.worst
+    if event.phase is Phase.CLOSED:
+        model.episode = None
+    return _anomaly(model, episode, event, end)
+
+
+def _anomaly(model: _Model, episode: _Episode, event: EpisodeEvent, end: int) -> Anomaly:
+    table = model.channels
+    assert table is not None  # noqa: S101 - an episode has a baseline, which has channels
+    return Anomaly(
+        id=f"{model.host}@{event.onset}",
+        host=model.host,
+        layout=model.layout,
+        onset=event.onset,
+        latest=end,
+        state=EpisodeState(event.phase.value),
+        severity=episode.worst,
+        windows=event.windows,
+        flagged=event.flagged,
+        detectors=episode.detectors,
+        subsystems=tuple(
+            SubsystemShare(Subsystem(name), share) for name, share in episode.blame.subsystems
+        ),
+        channels=tuple(
+            BlamedChannel(
+                metric=table.metric[b.channel],
+                device=table.device[b.channel],
+                subsystem=Subsystem(table.subsystem[b.channel]),
+                unit=table.unit[b.channel],
+                value=b.value,
+                expected_low=b.low,
+                expected_high=b.high,
+                deviation=b.deviation,
+                share=b.share,
+                statistic=b.statistic,
+            )
+            for b in episode.blame.channels
+        ),
+    )
+
+
+def _table(layout: Layout) -> ChannelTable:
+    channels = layout.channels
+    return ChannelTable(
+        tuple(c.metric for c in channels),
+        tuple(c.device for c in channels),
+        tuple(c.subsystem.value for c in channels),
+        tuple(c.unit for c in channels),
+        tuple(c.kind.value for c in channels),
+    )

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
-from faust import Worker
+from faust import Stream, Worker
 from faust.types import StreamT
 
 from schemas.codec import encode
@@ -115,18 +115,21 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
         value_serializer="raw",
     )
 
-    @app.task  # type: ignore[untyped-decorator]
+    @app.task
     async def start() -> None:
         reader.start()
         metrics.serve(settings.metrics_host, settings.metrics_port)
 
     @app.agent(telemetry)  # type: ignore[untyped-decorator]
     async def detect(stream: StreamT[bytes]) -> None:
-        async for events in stream.noack_take(settings.take, within=settings.within_ms / 1000):
+        take = cast(Stream, stream).noack_take
+        async for events in take(settings.take, within=settings.within_ms / 1000):
             try:
                 began = time.monotonic()
                 messages = [
-                    Message(e.message.partition, e.message.offset, e.value, e) for e in events
+                    # A message without a value is no telemetry either, but it is a message.
+                    Message(e.message.partition, e.message.offset, e.value or b"", e)
+                    for e in events
                 ]
                 outcome = pipeline.process(messages, began)
                 metrics.batch.observe(time.monotonic() - began)
@@ -153,7 +156,7 @@ def lag(app: App, tp: Any, pipeline: Pipeline) -> int:
     """Return how many records of a partition have not been read."""
     newest = app.consumer.highwater(tp)
     read = pipeline.position(tp.partition)
-    return max(0, newest - read) if newest is not None and read is not None else 0
+    return max(0, newest - read) if newest and read else 0
 
 
 def run(kafka: Kafka, settings: WorkerSettings) -> None:
