@@ -1,0 +1,123 @@
+"""What is going on, folded from scores and anomalies: no clock, no terminal, no Kafka."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schemas.records import Anomaly, EpisodeState, Record, Score, State
+
+CLOSED_KEPT = 50
+SILENT_US = 10_000_000
+"""A host without a window for so long is silent: windows come every second."""
+
+
+class Condition(StrEnum):
+    """What a host is in, in a word."""
+
+    ANOMALY = "anomaly"
+    SILENT = "silent"
+    ABSTAINED = "abstained"
+    LEARNING = "learning"
+    NORMAL = "normal"
+
+
+URGENCY = {condition: i for i, condition in enumerate(Condition)}
+"""Order in which hosts are shown."""
+
+_OF_STATE = {
+    State.LEARNING: Condition.LEARNING,
+    State.ABSTAINED: Condition.ABSTAINED,
+    State.ACTIVE: Condition.NORMAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostChanged:
+    """A host went from one condition to another; `before` is None when it is new."""
+
+    score: Score
+    before: Condition | None
+    now: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeChanged:
+    """An episode opened, went on or closed."""
+
+    anomaly: Anomaly
+
+
+class Picture:
+    """The newest score of every host, the open episode of each, and the last closed ones.
+
+    Records may come twice and, between a host's scores and its anomalies, in any order.
+
+    Attributes
+    ----------
+    opened
+        Episodes seen so far.
+    """
+
+    def __init__(self) -> None:
+        self.scores: dict[str, Score] = {}
+        self.open: dict[str, Anomaly] = {}
+        self.closed: deque[Anomaly] = deque(maxlen=CLOSED_KEPT)
+        self.opened = 0
+        self._conditions: dict[str, Condition] = {}
+        self._closed_until: dict[str, int] = {}
+
+    def apply(self, record: Record) -> HostChanged | EpisodeChanged | None:
+        """Take in one record; return what it changes, if it is worth telling a person."""
+        match record:
+            case Score():
+                return self._apply_score(record)
+            case Anomaly():
+                return self._apply_anomaly(record)
+            case _:
+                return None
+
+    def condition(self, score: Score, now_us: int) -> Condition:
+        """Return what a host is in, by its newest score and its episodes."""
+        if now_us - score.end > SILENT_US:
+            return Condition.SILENT
+        if score.host in self.open:
+            return Condition.ANOMALY
+        return _OF_STATE[score.state]
+
+    def _apply_score(self, score: Score) -> HostChanged | None:
+        newest = self.scores.get(score.host)
+        if newest is not None and score.end <= newest.end:
+            return None
+        self.scores[score.host] = score
+        episode = self.open.get(score.host)
+        if episode is not None and score.state is State.LEARNING and score.end > episode.latest:
+            # A worker that learns this host anew knows nothing of the episode: nobody closes it.
+            del self.open[score.host]
+        now = self.condition(score, score.end)
+        before = self._conditions.get(score.host)
+        self._conditions[score.host] = now
+        # An episode says by itself that it opened or closed.
+        if before is now or Condition.ANOMALY in (before, now):
+            return None
+        return HostChanged(score, before, now)
+
+    def _apply_anomaly(self, anomaly: Anomaly) -> EpisodeChanged | None:
+        host = anomaly.host
+        if anomaly.latest <= self._closed_until.get(host, 0):
+            return None
+        known = self.open.get(host)
+        if known is not None and (anomaly.onset < known.onset or anomaly.latest < known.latest):
+            return None
+        if anomaly == known:
+            return None
+        if known is None or known.id != anomaly.id:
+            self.opened += 1
+        if anomaly.state is EpisodeState.CLOSED:
+            self.open.pop(host, None)
+            self.closed.appendleft(anomaly)
+            self._closed_until[host] = anomaly.latest
+        else:
+            self.open[host] = anomaly
+        return EpisodeChanged(anomaly)

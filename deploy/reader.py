@@ -1,0 +1,159 @@
+"""Follows topics of ours, all partitions, outside of any consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from deploy.errors import NoBroker, NoTopic
+from schemas.codec import decode
+from schemas.errors import InvalidRecord
+from schemas.records import Record
+from schemas.topics import Topic
+
+BATCH = 500
+CONNECT_S = 10.0
+SLICE_S = 0.5
+
+
+class TopicReader:
+    """Reads the records of some topics, in order per partition.
+
+    Parameters
+    ----------
+    brokers
+        ``host:port`` of one or more brokers, comma-separated.
+    topics
+        What to read.
+    from_start
+        Whether to begin with what is there already.
+
+    Attributes
+    ----------
+    invalid
+        Messages that were none of ours; they are passed over.
+    connected
+        False while no broker answers.
+
+    Raises
+    ------
+    NoBroker
+        None answers.
+    NoTopic
+        A topic does not exist.
+    """
+
+    def __init__(self, brokers: str, topics: Iterable[Topic], *, from_start: bool) -> None:
+        self.invalid = 0
+        self.connected = True
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": brokers,
+                "group.id": "reveal-view",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 100,
+                # What it would log is said by `NoBroker` and `connected`.
+                "log_level": 0,
+                "error_cb": self._on_error,
+            }
+        )
+        try:
+            self._partitions = [
+                TopicPartition(topic, partition, OFFSET_BEGINNING if from_start else OFFSET_END)
+                for topic, count in partition_counts(self._consumer, brokers, topics).items()
+                for partition in range(count)
+            ]
+        except BaseException:
+            self._consumer.close()
+            raise
+        self._consumer.assign(self._partitions)
+
+    def read(self, timeout_s: float) -> list[Record]:
+        """Return what has come; wait `timeout_s` seconds for the first record of it."""
+        records = []
+        for message in self._consumer.consume(1, timeout_s) or ():
+            records += self._decoded([message, *self._consumer.consume(BATCH, 0.0)])
+        return records
+
+    def read_to_end(self) -> Iterator[Record]:
+        """Yield what is in the topics now, then stop."""
+        left = self._ends()
+        while left:
+            messages = self._consumer.consume(BATCH, SLICE_S)
+            yield from self._decoded(messages)
+            for position in self._consumer.position(list(map(_bare, left))):
+                key = position.topic, position.partition
+                if position.offset >= left.get(key, 0):
+                    left.pop(key, None)
+            if not self.connected and not messages:
+                raise NoBroker("the broker went away before everything was read")
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """Return where the partitions that hold anything end."""
+        ends = {}
+        for p in self._partitions:
+            low, high = self._consumer.get_watermark_offsets(_bare((p.topic, p.partition)), 10.0)
+            if high > low:
+                ends[p.topic, p.partition] = high
+        return ends
+
+    def _decoded(self, messages: Iterable[Any]) -> list[Record]:
+        records = []
+        for message in messages:
+            if message.error() is not None:
+                continue  # what matters of it comes to `_on_error`
+            self.connected = True
+            try:
+                records.append(decode(message.value() or b""))
+            except InvalidRecord:
+                self.invalid += 1
+        return records
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.connected = False
+
+
+def partition_counts(client: Any, brokers: str, topics: Iterable[Topic]) -> dict[str, int]:
+    """Ask the cluster how many partitions each topic has; see `TopicReader` for the errors."""
+    try:
+        known = client.list_topics(timeout=CONNECT_S).topics
+    except KafkaException as e:
+        raise NoBroker(f"no Kafka broker answers at {brokers}: {e.args[0].str()}") from None
+    wanted = [topic.name for topic in topics]
+    missing = [name for name in wanted if name not in known or known[name].error is not None]
+    if missing:
+        raise NoTopic(
+            f"{brokers} has no topic {', '.join(missing)}:"
+            f" run `reveal topics create --brokers {brokers}`"
+        )
+    return {name: len(known[name].partitions) for name in wanted}
+
+
+def _bare(key: tuple[str, int]) -> TopicPartition:
+    return TopicPartition(*key)
