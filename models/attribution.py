@@ -1,90 +1,97 @@
-"""Which channels and subsystems carry a deviation.
+"""Which channels make a window odd, and what they should have been.
 
-A channel's contribution is the sum of the squares of its standardised features, clipped as the
-detectors see them: z and Mahalanobis distance are made of these squares.
+A channel's contribution is the sum over its scored features of the deviation beyond what is
+common, ``max(0, |z| - COMMON)``, and its share is that over the sum of all channels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.baseline import Baseline
-from models.channels import ChannelTable
-from models.features import FEATURES
-from models.scale import CLIP, SCORED
+from models.channels import UNSCORED
+from models.scale import SCORED, Scale, standardize
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from models.baseline import Baseline
+    from models.channels import ChannelTable
 
 TOP = 10
+COMMON = 2.0
+"""Deviations, in scales, that a channel of a normal window may well show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """One channel's part in a deviation.
+    """A channel that contributes, in its own unit.
 
-    Attributes
-    ----------
-    channel
-        Its place in the layout.
-    statistic
-        The feature that deviates most: ``mean`` or ``std``.
-    value
-        Mean of the channel in the window, in its unit.
-    low, high
-        Where the mean is expected.
-    deviation
-        Signed, of the feature that deviates most, in scales of the baseline.
-    share
-        Of the whole deviation, 0 to 1.
+    `channel` is its place in the row. `value` is the window's mean, expected between
+    `expected_low` and `expected_high`; `deviation` is signed, in the baseline's deviations (not
+    under the noise floor), of the feature that stands out most.
     """
 
     channel: int
-    statistic: str
     value: float
-    low: float
-    high: float
+    expected_low: float
+    expected_high: float
     deviation: float
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Shares of the subsystems, adding up to 1, and the channels to blame, largest first."""
+    """Who is to blame for a window: shares of subsystems, which add up to 1, and channels.
+
+    Both are in falling order; `channels` holds the `TOP` at most.
+    """
 
     subsystems: tuple[tuple[str, float], ...]
     channels: tuple[Blame, ...]
 
 
-def attribute(
-    baseline: Baseline, window: NDArray[np.float32], channels: ChannelTable
-) -> Attribution:
-    """Explain a window's deviation from a baseline; `window` is a row of features."""
-    count = len(channels)
-    z = (window[: SCORED * count] - baseline.location) * baseline.inverse
-    z = np.nan_to_num(z, nan=0.0).reshape(SCORED, count)
-    clipped = np.minimum(np.abs(z), CLIP)
-    # What is clipped alike is told apart by how far it really is, a little.
-    weight = (clipped**2).sum(0)
-    total = float(weight.sum()) or 1.0
-    names, group = channels.groups()
-    shares = np.bincount(group, weights=weight, minlength=len(names)) / total
-    ranked = sorted(zip(names, shares.tolist(), strict=True), key=lambda item: -item[1])
-    most = np.lexsort((-np.abs(z).max(0), -np.round(weight, 1)))[:TOP]
-    blamed = []
-    for c in most:
-        if weight[c] <= 0:
-            break
-        worst = int(np.abs(z[:, c]).argmax())
-        blamed.append(
+def attribute(baseline: Baseline, row: NDArray[np.float32], channels: ChannelTable) -> Attribution:
+    """Explain one window.
+
+    Parameters
+    ----------
+    baseline
+        Of the host.
+    row
+        Features of the window, shape ``(len(FEATURES) * channels,)``.
+    channels
+        What the channels are.
+    """
+    n = len(channels)
+    scale = Scale(baseline.location, baseline.inverse, np.empty(0), np.empty(0))
+    z = standardize(row[None], scale)[0].astype(np.float64).reshape(len(SCORED), n)
+    scored = np.array([s != UNSCORED for s in channels.subsystem], bool)
+    contribution = np.where(scored, np.maximum(np.abs(z) - COMMON, 0.0).sum(0), 0.0)
+    if not contribution.any():
+        contribution = np.where(scored, np.abs(z).sum(0), 0.0)
+    total = contribution.sum()
+    share = contribution / total if total > 0 else contribution
+    by_subsystem: dict[str, float] = {}
+    for subsystem, part in zip(channels.subsystem, share.tolist(), strict=True):
+        if subsystem != UNSCORED:
+            by_subsystem[subsystem] = by_subsystem.get(subsystem, 0.0) + part
+    strongest = np.abs(z).argmax(0)
+    top = np.argsort(-contribution, kind="stable")[:TOP]
+    return Attribution(
+        tuple(sorted(by_subsystem.items(), key=lambda item: -item[1])),
+        tuple(
             Blame(
-                int(c),
-                FEATURES[worst],
-                float(window[c]),
-                float(baseline.low[c]),
-                float(baseline.high[c]),
-                float(z[worst, c]),
-                float(weight[c]) / total,
+                channel=c,
+                value=float(row[c]),
+                expected_low=float(baseline.low[c]),
+                expected_high=float(baseline.high[c]),
+                deviation=float(z[strongest[c], c]),
+                share=float(share[c]),
             )
-        )
-    return Attribution(tuple(item for item in ranked if item[1] > 0), tuple(blamed))
+            for c in top.tolist()
+            if share[c] > 0
+        ),
+    )

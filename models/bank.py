@@ -1,144 +1,228 @@
-"""Baselines of many hosts side by side: a batch of windows is scored in one call.
+"""Baselines of many hosts in stacked arrays, so that a batch of windows is one call.
 
-The formulas are those of the single detectors; only where their arrays lie differs.
+Every host has a baseline of its own; all hosts of a bank have the same number of channels.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from models.baseline import CALIBRATION, DETECTORS, Baseline
-from models.forest import LEAF, NODES, TREES, forest_row
-from models.fusion import fuse
-from models.mahalanobis import COMPONENTS, mahalanobis_row
-from models.scale import SCORED, standardize_row
-from models.zscore import MAX_GROUPS, zscore_row
+from models import forest, fusion, mahalanobis, scale, zscore
+from models.baseline import DETECTORS
+from models.features import FEATURES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from models.baseline import Baseline
+
+__all__ = ["DETECTORS", "BaselineBank", "BatchScores"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchScores:
-    """Scores of a batch of windows.
+    """Scores of n windows by the detectors in `DETECTORS`.
 
-    Attributes
-    ----------
-    raw, p_values, over
-        Shape ``(windows, len(DETECTORS))``: each detector's score, the share of baseline
-        windows at least as odd, and whether the score is over its threshold.
-    fused, flagged
-        Shape ``(windows,)``: see `models.fusion`; flagged where fused is over 1.
+    `raw`, `p_values`, `flagged` have shape ``(n, 3)``; `fused`, `flagged_fused` ``(n,)``. Higher
+    is odder, except for p-values; `fused` is explained in `models.fusion`.
     """
 
-    raw: NDArray[np.float32]
-    p_values: NDArray[np.float32]
-    over: NDArray[np.bool_]
-    fused: NDArray[np.float32]
+    raw: NDArray[np.float64]
+    p_values: NDArray[np.float64]
     flagged: NDArray[np.bool_]
+    fused: NDArray[np.float64]
+    flagged_fused: NDArray[np.bool_]
 
 
 class BaselineBank:
-    """Baselines of hosts that have `channels` channels each, by slot."""
+    """Baselines by slot. Arrays grow by doubling, as slots and larger forests come.
+
+    Parameters
+    ----------
+    channels
+        Of every row and baseline.
+    """
 
     def __init__(self, channels: int) -> None:
-        self._features = SCORED * channels
-        self._size = 0
-        self._arrays: dict[str, NDArray[Any]] = {}
-        self._grow(4)
+        self.channels = channels
+        width = scale.scored_width(channels)
+        k = mahalanobis.COMPONENTS
+        self._present = np.zeros(0, bool)
+        self._location = np.empty((0, width), np.float32)
+        self._inverse = np.empty((0, width), np.float32)
+        self._components = np.empty((0, width, k), np.float32)
+        self._weights = np.empty((0, k), np.float32)
+        self._nodes = np.empty((0, 0, 2), np.float32)
+        self._roots = np.empty((0, forest.TREES), np.int32)
+        self._scalars = np.empty((0, 3))
+        self._thresholds = np.empty((0, len(DETECTORS)))
+        self._calibration = np.empty((0, len(DETECTORS), 0), np.float32)
+        self._windows = np.empty(0, np.int64)
 
     def set(self, slot: int, baseline: Baseline) -> None:
-        """Put a baseline into a slot."""
-        while slot >= self._size:
-            self._grow(2 * self._size)
-        for name, array in self._arrays.items():
-            array[slot] = getattr(baseline, name)
+        """Put a baseline into a slot, from 0 on; what was there is replaced.
 
-    def score(self, slots: NDArray[np.int64], windows: NDArray[np.float32]) -> BatchScores:
-        """Score windows ``(windows, >= SCORED * channels)``, each by the baseline in its slot."""
-        a = self._arrays
-        raw = np.empty((len(slots), len(DETECTORS)), np.float32)
+        Raises
+        ------
+        ValueError
+            The baseline has another number of channels or trees than the bank.
+        """
+        if baseline.channels != self.channels:
+            raise ValueError(
+                f"baseline of {baseline.channels} channels in a bank of {self.channels}"
+            )
+        if len(baseline.roots) != forest.TREES:
+            raise ValueError(f"forest of {len(baseline.roots)} trees, not {forest.TREES}")
+        self._make_room(slot, len(baseline.nodes), baseline.windows)
+        self._location[slot] = baseline.location
+        self._inverse[slot] = baseline.inverse
+        self._components[slot] = baseline.components
+        self._weights[slot] = baseline.weights
+        self._nodes[slot, : len(baseline.nodes)] = baseline.nodes
+        self._roots[slot] = baseline.roots
+        self._scalars[slot] = baseline.inverse_count, baseline.residual, baseline.norm
+        self._thresholds[slot] = baseline.thresholds
+        self._calibration[slot, :, : baseline.windows] = baseline.calibration
+        self._windows[slot] = baseline.windows
+        self._present[slot] = True
+
+    def score(self, slots: NDArray[np.int64], rows: NDArray[np.float32]) -> BatchScores:
+        """Score row i by the baseline in ``slots[i]``; a slot may come more than once.
+
+        Parameters
+        ----------
+        slots
+            Shape ``(n,)``.
+        rows
+            Features, shape ``(n, len(FEATURES) * channels)``.
+
+        Raises
+        ------
+        ValueError
+            A row of another width, or a slot without a baseline.
+        """
+        n = len(slots)
+        if rows.shape != (n, len(FEATURES) * self.channels):
+            raise ValueError(
+                f"rows of shape {rows.shape} for {n} slots and {self.channels} channels"
+            )
+        known = (slots >= 0) & (slots < len(self._present))
+        if not known.all() or not self._present[slots].all():
+            raise ValueError(f"no baseline in one of the slots {np.unique(slots).tolist()}")
+        raw = np.empty((n, len(DETECTORS)))
         p_values = np.empty_like(raw)
+        flagged = np.empty(raw.shape, bool)
+        fused = np.empty(n)
+        together = np.empty(n, bool)
         _score(
-            slots,
-            windows,
-            a["location"],
-            a["inverse"],
-            a["group"],
-            a["inverse_size"],
-            a["components"],
-            a["inverse_variance"],
-            a["inverse_residual"],
-            a["feature"],
-            a["value"],
-            a["left"],
-            a["inverse_norm"],
-            a["calibration"],
+            np.ascontiguousarray(slots, np.int64),
+            np.ascontiguousarray(rows, np.float32),
+            self._location,
+            self._inverse,
+            self._components,
+            self._weights,
+            self._nodes,
+            self._roots,
+            self._scalars,
+            self._thresholds,
+            self._calibration,
+            self._windows,
             raw,
             p_values,
+            flagged,
+            fused,
+            together,
         )
-        thresholds = a["thresholds"][slots]
-        fused = fuse(raw / thresholds)
-        return BatchScores(raw, p_values, raw > thresholds, fused, fused > 1)
+        return BatchScores(raw, p_values, flagged, fused, together)
 
-    def _grow(self, size: int) -> None:
-        f = self._features
-        shapes: dict[str, tuple[type, tuple[int, ...]]] = {
-            "location": (np.float32, (f,)),
-            "inverse": (np.float32, (f,)),
-            "group": (np.int8, (f,)),
-            "inverse_size": (np.float32, (MAX_GROUPS,)),
-            "components": (np.float32, (COMPONENTS, f)),
-            "inverse_variance": (np.float32, (COMPONENTS,)),
-            "inverse_residual": (np.float32, ()),
-            "feature": (np.int16, (TREES, NODES)),
-            "value": (np.float32, (TREES, NODES)),
-            "left": (np.int16, (TREES, NODES)),
-            "inverse_norm": (np.float32, ()),
-            "thresholds": (np.float32, (len(DETECTORS),)),
-            "calibration": (np.float32, (len(DETECTORS), CALIBRATION)),
-        }
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, (dtype, shape) in shapes.items():
-            array: NDArray[Any] = np.zeros((size, *shape), dtype)
-            if name == "feature":
-                array.fill(LEAF)
-            if self._size:
-                array[: self._size] = self._arrays[name]
-            arrays[name] = array
-        self._arrays = arrays
-        self._size = size
+    def _make_room(self, slot: int, nodes: int, windows: int) -> None:
+        capacity = len(self._present)
+        if slot >= capacity:
+            capacity = max(slot + 1, 2 * capacity)
+            self._present = _resized(self._present, capacity, fill=0)
+            for name in ("location", "inverse", "components", "weights", "roots", "scalars"):
+                setattr(self, f"_{name}", _resized(getattr(self, f"_{name}"), capacity))
+            self._thresholds = _resized(self._thresholds, capacity)
+            self._windows = _resized(self._windows, capacity)
+        if slot >= len(self._nodes) or nodes > self._nodes.shape[1]:
+            self._nodes = _resized(self._nodes, capacity, max(nodes, self._nodes.shape[1]))
+        most = max(windows, self._calibration.shape[2])
+        if slot >= len(self._calibration) or windows > self._calibration.shape[2]:
+            self._calibration = _resized(self._calibration, capacity, len(DETECTORS), most)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _score(
-    slots: NDArray[np.int64],
-    windows: NDArray[np.float32],
-    location: NDArray[np.float32],
-    inverse: NDArray[np.float32],
-    group: NDArray[np.int8],
-    inverse_size: NDArray[np.float32],
-    components: NDArray[np.float32],
-    inverse_variance: NDArray[np.float32],
-    inverse_residual: NDArray[np.float32],
-    feature: NDArray[np.int16],
-    value: NDArray[np.float32],
-    left: NDArray[np.int16],
-    inverse_norm: NDArray[np.float32],
-    calibration: NDArray[np.float32],
-    raw: NDArray[np.float32],
-    p_values: NDArray[np.float32],
-) -> None:
-    z = np.empty(location.shape[1], np.float32)
-    points = calibration.shape[2]
-    for w in range(len(slots)):
-        s = slots[w]
-        standardize_row(windows[w], location[s], inverse[s], z)
-        raw[w, 0] = zscore_row(z, group[s], inverse_size[s])
-        raw[w, 1] = mahalanobis_row(z, components[s], inverse_variance[s], inverse_residual[s])
-        raw[w, 2] = forest_row(z, feature[s], value[s], left[s], inverse_norm[s])
-        for d in range(raw.shape[1]):
-            below = np.searchsorted(calibration[s, d], raw[w, d])
-            p_values[w, d] = np.float32(points - below + 1) / np.float32(points + 1)
+def _resized(array: NDArray[Any], *lengths: int, fill: int | None = None) -> NDArray[Any]:
+    """Return a copy with longer first axes. What is new is not written, so it costs no memory."""
+    shape = (*lengths, *array.shape[len(lengths) :])
+    out = np.empty(shape, array.dtype) if fill is None else np.full(shape, fill, array.dtype)
+    out[tuple(slice(n) for n in array.shape)] = array
+    return out
+
+
+def _compiled(formulas: int) -> Callable[..., None]:
+    """Compile the kernel.
+
+    Numba keeps compiled code until the kernel's own file changes, but the formulas are in other
+    files. As a constant of the kernel, their checksum is part of the key.
+    """
+
+    @njit(nogil=True, cache=True, error_model="numpy")
+    def score(  # type: ignore[no-untyped-def]  # compiled: the types are those of the arrays
+        slots,
+        rows,
+        location,
+        inverse,
+        components,
+        weights,
+        nodes,
+        roots,
+        scalars,
+        thresholds,
+        calibration,
+        windows,
+        raw,
+        p_values,
+        flagged,
+        fused,
+        together,
+    ):
+        _ = formulas
+        z = np.empty(location.shape[1], np.float32)
+        links = nodes.view(np.uint16)
+        for i in range(len(slots)):
+            s = slots[i]
+            scale.standardize_row(rows[i], location[s], inverse[s], z)
+            raw[i, 0] = zscore.score_row(z, scalars[s, 0])
+            raw[i, 1] = mahalanobis.score_row(z, components[s], weights[s], scalars[s, 1])
+            raw[i, 2] = forest.score_row(z, nodes[s], links[s], roots[s], scalars[s, 2])
+            n = windows[s]
+            agree = 0
+            square = 0.0
+            for d in range(raw.shape[1]):
+                known = calibration[s, d, :n]
+                p = fusion.p_value(raw[i, d], known)
+                p_values[i, d] = p
+                flagged[i, d] = raw[i, d] > thresholds[s, d]
+                agree += flagged[i, d]
+                square += fusion.surprise(raw[i, d], p, known[n - 1]) ** 2
+            fused[i] = np.sqrt(square / raw.shape[1])
+            together[i] = agree >= fusion.AGREE
+
+    return score
+
+
+def _checksum() -> int:
+    checksum = 0
+    for module in (scale, zscore, mahalanobis, forest, fusion):
+        checksum = zlib.crc32(Path(str(module.__file__)).read_bytes(), checksum)
+    return checksum
+
+
+_score = _compiled(_checksum())

@@ -1,97 +1,108 @@
-"""What is normal on one host: a value of arrays with a version, learned once from its windows."""
+"""A baseline: what is normal on one host, as arrays and a version.
+
+Thresholds and p-values come from scores of windows that the detectors were not fitted on. The
+baseline is cut into blocks in time; each is scored by detectors fitted on the others, less the
+windows that share ticks with it. Scores of a detector on its own training windows are far too low
+when features outnumber windows.
+"""
 
 from __future__ import annotations
 
-import io
-import zipfile
+import itertools
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models import archive, forest, mahalanobis, zscore
 from models.channels import ChannelTable
-from models.forest import Forest
-from models.mahalanobis import PcaMahalanobis
-from models.scale import SCORED, fit_scale, noise_floor, standardize
-from models.zscore import ZScore
+from models.features import FEATURES
+from models.scale import Scale, fit_scale, standardize
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["DETECTORS", "Baseline", "CannotLearn", "ChannelTable", "fit_baseline"]
 
 DETECTORS = ("zscore", "mahalanobis", "forest")
-QUANTILE = 0.99
-BLOCKS = 4
-"""Parts of the baseline that are each scored by detectors fitted on the others."""
-MIN_WINDOWS = 30
-CALIBRATION = 128
-"""Baseline scores that are kept per detector, as quantiles."""
+"""In the order of every array of detectors."""
+LEAST_WINDOWS = 30
+FOLDS = 5
+OVERLAP = 2
+"""Neighbours on each side that share ticks with a window of 3 s at a stride of 1 s."""
 
 
 class CannotLearn(ValueError):
-    """These windows make no baseline; the text says why."""
+    """No baseline can be made of these windows; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Baseline:
-    """All that scoring and attribution need of a host's normal. F is the scored features.
+    """Everything that scores one host.
 
-    Attributes
-    ----------
-    version
-        Name of the baseline, chosen by the caller.
-    windows
-        How many it was learned from.
-    location, inverse
-        Shape ``(F,)``: see `models.scale`.
-    group, inverse_size
-        See `models.zscore`.
-    components, inverse_variance, inverse_residual
-        See `models.mahalanobis`.
-    feature, value, left, inverse_norm
-        See `models.forest`.
-    thresholds
-        Shape ``(3,)``: the baseline's 99th percentile of each detector, out of sample.
-    calibration
-        Shape ``(3, CALIBRATION)``: quantiles of the baseline's scores, ascending.
-    low, high
-        Shape ``(channels,)``: where the mean of each channel is expected, in its unit.
+    With C channels and F scored features:
+
+    - `location`, `inverse` ``(F,)``: see `models.scale.Scale`
+    - `components` ``(F, COMPONENTS)``, `weights` ``(COMPONENTS,)``, `residual`: see
+      `models.mahalanobis.Mahalanobis`
+    - `nodes` ``(nodes, 2)``, `roots` ``(trees,)``, `norm`: see `models.forest.Forest`
+    - `inverse_count`: see `models.zscore.ZScore`
+    - `thresholds` ``(3,)``; `calibration` ``(3, windows)``, sorted
+    - `low`, `high` ``(C,)``: where a window's mean is expected, in the channel's unit
     """
 
     version: int
-    windows: int
     location: NDArray[np.float32]
     inverse: NDArray[np.float32]
-    group: NDArray[np.int8]
-    inverse_size: NDArray[np.float32]
+    inverse_count: float
     components: NDArray[np.float32]
-    inverse_variance: NDArray[np.float32]
-    inverse_residual: np.float32
-    feature: NDArray[np.int16]
-    value: NDArray[np.float32]
-    left: NDArray[np.int16]
-    inverse_norm: np.float32
-    thresholds: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    residual: float
+    nodes: NDArray[np.float32]
+    roots: NDArray[np.int32]
+    norm: float
+    thresholds: NDArray[np.float64]
     calibration: NDArray[np.float32]
     low: NDArray[np.float32]
     high: NDArray[np.float32]
 
     def to_bytes(self) -> bytes:
-        """Return the arrays as an npz file."""
-        out = io.BytesIO()
-        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
-        np.savez(out, **arrays)  # type: ignore[arg-type]
-        return out.getvalue()
+        """Return the baseline as bytes, for a topic or a file."""
+        return archive.write({f.name: getattr(self, f.name) for f in fields(self)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Baseline:
-        """Read what `to_bytes` wrote; ValueError says what is wrong with anything else."""
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                found = {f.name: arrays[f.name] for f in fields(cls)}
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as e:
-            raise ValueError(f"{len(data)} bytes are not a baseline: {e}") from None
-        for name in ("version", "windows"):
-            found[name] = int(found[name])
-        for name in ("inverse_residual", "inverse_norm"):
-            found[name] = np.float32(found[name])
-        return cls(**found)
+        """Read what `to_bytes` wrote; ValueError says what is wrong with it."""
+        return cls(**archive.read(data))
+
+    @property
+    def channels(self) -> int:
+        """Channels of a row."""
+        return len(self.low)
+
+    @property
+    def windows(self) -> int:
+        """Windows that it was learned from."""
+        return len(self.calibration[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = [np.asarray(getattr(self, f.name)) for f in fields(self)]
+        return sum(array.nbytes for array in arrays)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Detectors:
+    scale: Scale
+    z: zscore.ZScore
+    mahalanobis: mahalanobis.Mahalanobis
+    forest: forest.Forest
+
+    def score(self, windows: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return scores, shape ``(3, windows)``."""
+        rows = standardize(windows, self.scale)
+        return np.stack([self.z.score(rows), self.mahalanobis.score(rows), self.forest.score(rows)])
 
 
 def fit_baseline(
@@ -100,99 +111,84 @@ def fit_baseline(
     *,
     seed: int,
     version: int,
-    quantile: float = QUANTILE,
+    quantile: float = 0.99,
 ) -> Baseline:
     """Learn what is normal.
 
     Parameters
     ----------
     windows
-        Shape ``(windows, >= 2 * channels)``, feature-major, in time order.
+        Shape ``(windows, len(FEATURES) * channels)``, in order of time; NaN means absent.
     channels
         What the channels are.
     seed
-        Of the Isolation Forest.
+        Of the Isolation Forest: the same windows and seed give the same baseline.
     version
-        Name of the baseline.
+        Names the baseline in every score.
     quantile
-        Where on the baseline's own scores the thresholds lie.
+        Of the held-out scores, where a detector's threshold lies.
 
     Raises
     ------
     CannotLearn
-        There are too few windows, or nothing in them moves.
+        Too few windows, or nothing in them that moves.
     """
-    count = len(windows)
-    if count < MIN_WINDOWS:
-        raise CannotLearn(f"{count} windows are too few: {MIN_WINDOWS} are needed")
-    windows = np.ascontiguousarray(windows[:, : SCORED * len(channels)])
-    scale = fit_scale(windows, channels)
-    live = scale.inverse > 0
-    if not live.any():
-        raise CannotLearn("no channel was there in enough windows")
-    z = standardize(windows, scale.location, scale.inverse)
-    if not z.any():
-        raise CannotLearn("no channel ever moved")
-    zscore = ZScore.fit(np.tile(channels.groups()[1], SCORED), live)
-    mahalanobis = PcaMahalanobis.fit(z)
-    forest, unseen = Forest.fit(z, seed=seed)
-    held_out = _held_out(windows, channels, zscore)
-    scores = np.column_stack([*held_out, unseen]).astype(np.float32)
-    low, high = _expected(windows[:, : len(channels)], channels)
+    n = len(windows)
+    if windows.shape[1:] != (len(FEATURES) * len(channels),):
+        raise ValueError(
+            f"windows of {windows.shape[1:]} features do not fit {len(channels)} channels"
+        )
+    if n < LEAST_WINDOWS:
+        raise CannotLearn(f"{n} windows are too few to learn from: {LEAST_WINDOWS} are needed")
+    windows = np.ascontiguousarray(windows, np.float32)
+    whole = _fit(windows, channels, seed)
+    if not whole.scale.spread.any():
+        raise CannotLearn("no scored channel moved in the baseline: all are constant or absent")
+    held_out = np.empty((len(DETECTORS), n))
+    edges = np.linspace(0, n, FOLDS + 1).astype(int)
+    for first, end in itertools.pairwise(edges.tolist()):
+        others = np.r_[0 : max(0, first - OVERLAP), min(n, end + OVERLAP) : n]
+        held_out[:, first:end] = _fit(windows[others], channels, seed).score(windows[first:end])
+    calibration = np.sort(held_out, axis=1).astype(np.float32)
+    low, high = _expected(windows[:, : len(channels)], whole.scale.floor)
     return Baseline(
-        version,
-        count,
-        scale.location,
-        scale.inverse,
-        zscore.group,
-        zscore.inverse_size,
-        mahalanobis.components,
-        mahalanobis.inverse_variance,
-        mahalanobis.inverse_residual,
-        forest.feature,
-        forest.value,
-        forest.left,
-        forest.inverse_norm,
-        np.maximum(np.quantile(scores, quantile, axis=0), 1e-6).astype(np.float32),
-        np.quantile(scores, np.linspace(0, 1, CALIBRATION), axis=0).T.astype(np.float32),
-        low,
-        high,
+        version=version,
+        location=whole.scale.location,
+        inverse=whole.scale.inverse,
+        inverse_count=whole.z.inverse_count,
+        components=whole.mahalanobis.components,
+        weights=whole.mahalanobis.weights,
+        residual=whole.mahalanobis.residual,
+        nodes=whole.forest.nodes,
+        roots=whole.forest.roots,
+        norm=whole.forest.norm,
+        thresholds=np.quantile(calibration, quantile, axis=1).astype(np.float64),
+        calibration=calibration,
+        low=low,
+        high=high,
     )
 
 
-def _held_out(
-    windows: NDArray[np.float32], channels: ChannelTable, zscore: ZScore
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Score each block of the baseline by scale and subspace that the others give.
-
-    Scores of windows that a detector was fitted on are too low: a threshold taken from them
-    would be crossed all the time. Blocks are whole stretches of time, since neighbouring
-    windows share two thirds of their ticks.
-    """
-    by_zscore = np.empty(len(windows), np.float32)
-    by_mahalanobis = np.empty(len(windows), np.float32)
-    for block in np.array_split(np.arange(len(windows)), BLOCKS):
-        others = np.delete(windows, block, axis=0)
-        scale = fit_scale(others, channels)
-        inside = standardize(others, scale.location, scale.inverse)
-        z = standardize(windows[block], scale.location, scale.inverse)
-        by_zscore[block] = zscore.score(z)
-        by_mahalanobis[block] = PcaMahalanobis.fit(inside).score(z)
-    return by_zscore, by_mahalanobis
+def _fit(windows: NDArray[np.float32], channels: ChannelTable, seed: int) -> _Detectors:
+    scale = fit_scale(windows, channels)
+    rows = standardize(windows, scale)
+    live = scale.inverse > 0
+    return _Detectors(
+        scale,
+        zscore.fit(live),
+        mahalanobis.fit(rows, live),
+        forest.fit(rows, seed=seed),
+    )
 
 
 def _expected(
-    means: NDArray[np.float32], channels: ChannelTable
+    means: NDArray[np.float32], floor: NDArray[np.float64]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the range of each channel's mean in the baseline, widened by its noise floor."""
-    known = ~np.isnan(means)
-    low = np.where(known, means, np.inf).min(0)
-    high = np.where(known, means, -np.inf).max(0)
-    seen = known.any(0)
-    level = np.where(seen, (low + high) / 2, 0).astype(np.float64)
-    floor = noise_floor(level, channels)
-    low = np.where(seen, low - floor, np.nan)
+    """Return the range of each channel's means in the baseline, widened by its floor."""
+    known = ~np.isnan(means).all(axis=0)
+    low = np.full(means.shape[1], np.nan, np.float32)
+    high = low.copy()
+    low[known], high[known] = np.nanpercentile(means[:, known], (1, 99), axis=0)
     # What cannot be negative is not expected to be.
-    low = np.where(seen & (np.where(known, means, np.inf).min(0) >= 0), np.maximum(low, 0), low)
-    high = np.where(seen, high + floor, np.nan)
-    return low.astype(np.float32), high.astype(np.float32)
+    below = np.where(low >= 0, np.maximum(low - floor, 0.0), low - floor)
+    return below.astype(np.float32), (high + floor).astype(np.float32)

@@ -1,19 +1,19 @@
-"""What the models know of channels: plain names, since they know neither Avro nor hosts."""
+"""What the models know of a channel: plain text, one entry per channel in each column."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 UNSCORED = "agent"
-"""Subsystem of the agent's own figures: never scored, never blamed."""
+"""Subsystem of what the agent says of itself: recorded, never scored and never blamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelTable:
-    """The channels of one layout, in order; `kind` is ``gauge`` or ``rate``."""
+    """Columns of the same length, in the order of a row's channels.
+
+    `kind` is ``"gauge"`` for a level and ``"rate"`` for the speed of a counter per second.
+    """
 
     metric: tuple[str, ...]
     device: tuple[str, ...]
@@ -21,11 +21,10 @@ class ChannelTable:
     unit: tuple[str, ...]
     kind: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        lengths = {len(c) for c in (self.metric, self.device, self.subsystem, self.unit, self.kind)}
+        if len(lengths) > 1:
+            raise ValueError(f"columns of a channel table differ in length: {sorted(lengths)}")
+
     def __len__(self) -> int:
         return len(self.metric)
-
-    def groups(self) -> tuple[tuple[str, ...], NDArray[np.int8]]:
-        """Return the subsystems there are and, for each channel, which of them it is in."""
-        names = tuple(dict.fromkeys(self.subsystem))
-        number = {name: i for i, name in enumerate(names)}
-        return names, np.array([number[s] for s in self.subsystem], np.int8)

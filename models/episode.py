@@ -1,135 +1,211 @@
-"""Episodes: when a run of odd windows is one event, and when it is over.
+"""Episodes: when single odd windows become something to tell, and when that is over.
 
-A host's episode opens when three of its last five scored windows are flagged, and closes when
-three of the last five are clean. A window that could not be scored counts as neither.
+An episode opens when three of the last five windows of a host are flagged. It closes after three
+windows in a row that are not: "three of five" both ways would be no hysteresis at all, since
+three clean of five is the same as not three flagged of five. A window that was not scored counts
+neither way; after a long hole the flags before it no longer count.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LAST = 5
-NEEDED = 3
-_MASK = (1 << LAST) - 1
-_COUNT = np.array([bin(i).count("1") for i in range(1 << LAST)], np.int8)
+TO_OPEN = 3
+TO_CLOSE = 3
+FORGET_US = 15_000_000
+"""A hole this long between two windows ends the count of flags. An open episode goes on."""
 
+STATES = ("open", "ongoing", "closed")
+_OPEN, _ONGOING, _CLOSED = range(3)
 
-class Phase(StrEnum):
-    """What a window did to its host's episode."""
-
-    OPEN = "open"
-    ONGOING = "ongoing"
-    CLOSED = "closed"
+_HOST = np.dtype(
+    [
+        ("seen", np.int64),  # windows in the count of flags
+        ("latest", np.int64),
+        ("open", np.bool_),
+        ("clean", np.int64),  # unflagged windows in a row
+        ("onset", np.int64),
+        ("windows", np.int64),
+        ("flagged", np.int64),
+        ("severity", np.float64),
+        ("starts", np.int64, LAST),
+        ("flags", np.int8, LAST),
+        ("fused", np.float64, LAST),
+    ]
+)
+_EVENT = np.dtype(
+    [
+        ("row", np.int64),
+        ("state", np.int64),
+        ("onset", np.int64),
+        ("windows", np.int64),
+        ("flagged", np.int64),
+        ("severity", np.float64),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEvent:
-    """What a window of a call did.
+    """What one window did to an episode.
 
-    Attributes
-    ----------
-    index
-        Which window of the call.
-    phase
-        Whether the episode opened, went on or closed.
-    onset
-        End of the last window before the first flagged one, in the caller's unit of time: the
-        odd behaviour began after it.
-    windows, flagged
-        Scored windows since the onset, and flagged ones among them.
+    `index` is the row in the batch; -1 when the episode was ended from outside. `state` is
+    ``"open"``, ``"ongoing"`` or ``"closed"``. `onset` is the start of the first flagged window
+    that led to the episode and `latest` the end of the newest window, in microseconds. `windows`
+    counts the scored windows since the onset, `flagged` those of them that were flagged, and
+    `severity` is their highest fused score.
     """
 
     index: int
-    phase: Phase
+    slot: int
+    state: str
     onset: int
+    latest: int
     windows: int
     flagged: int
+    severity: float
 
 
 class EpisodeBank:
-    """Episodes of many hosts by slot; quiet hosts cost a few array operations a batch."""
+    """Episodes of many hosts, by slot."""
 
     def __init__(self) -> None:
-        self._history = np.zeros(4, np.int64)
-        self._scored = np.zeros(4, np.int64)
-        self._onset = np.zeros(4, np.int64)
-        self._windows = np.zeros(4, np.int64)
-        self._flagged = np.zeros(4, np.int64)
-        self._open = np.zeros(4, np.bool_)
+        self._hosts = np.zeros(0, _HOST)
 
     def step(
         self,
         slots: NDArray[np.int64],
+        starts: NDArray[np.int64],
         ends: NDArray[np.int64],
         flagged: NDArray[np.bool_],
-        stride: int,
+        fused: NDArray[np.float64],
     ) -> list[EpisodeEvent]:
-        """Take in one scored window of each of `slots`, which are all different.
+        """Take scored windows, those of one slot in order of time; all shapes ``(n,)``.
 
-        `ends` are the windows' ends, `stride` the time between windows.
+        Returns
+        -------
+        list of EpisodeEvent
+            In order of the rows. An open episode has one for every window.
         """
-        while len(slots) and int(slots.max()) >= len(self._history):
-            self._grow()
-        history = (self._history[slots] << 1 | flagged) & _MASK
-        scored = (self._scored[slots] << 1 | 1) & _MASK
-        self._history[slots], self._scored[slots] = history, scored
-        odd = _COUNT[history]
-        clean = _COUNT[scored] - odd
-        was_open = self._open[slots]
-        opens = ~was_open & (odd >= NEEDED)
-        closes = was_open & (clean >= NEEDED)
-        # The begin of the run that may become an episode: the first flagged window remembered.
-        fresh = flagged & ~was_open & (odd == 1)
-        self._onset[slots[fresh]] = ends[fresh] - stride
-        self._windows[slots[fresh]] = 0
-        self._flagged[slots[fresh]] = 0
-        counted = was_open | (odd > 0)
-        self._windows[slots] += counted
-        self._flagged[slots] += flagged
-        self._open[slots] = (was_open | opens) & ~closes
-        events = []
-        for i in np.flatnonzero(was_open | opens):
-            slot = slots[i]
-            phase = Phase.OPEN if opens[i] else Phase.CLOSED if closes[i] else Phase.ONGOING
-            events.append(
-                EpisodeEvent(
-                    int(i),
-                    phase,
-                    int(self._onset[slot]),
-                    int(self._windows[slot]),
-                    int(self._flagged[slot]),
-                )
+        if len(slots) == 0:
+            return []
+        self._make_room(int(slots.max()))
+        events = np.empty(len(slots), _EVENT)
+        count = _step(self._hosts, slots, starts, ends, flagged, fused, events)
+        return [
+            EpisodeEvent(
+                index=row,
+                slot=int(slots[row]),
+                state=STATES[state],
+                onset=onset,
+                latest=int(ends[row]),
+                windows=windows,
+                flagged=flags,
+                severity=severity,
             )
-            if closes[i]:
-                self.reset(int(slot))
-        return events
+            for row, state, onset, windows, flags, severity in events[:count].tolist()
+        ]
 
     def close(self, slot: int) -> EpisodeEvent | None:
-        """End a host's episode because it can no longer be judged; None if there is none."""
-        if slot >= len(self._open) or not self._open[slot]:
+        """End what is open, for a host that is judged anew or no longer; forget its windows."""
+        if slot >= len(self._hosts):
             return None
-        event = EpisodeEvent(
-            0,
-            Phase.CLOSED,
-            int(self._onset[slot]),
-            int(self._windows[slot]),
-            int(self._flagged[slot]),
-        )
+        host = self._hosts[slot].copy()
         self.reset(slot)
-        return event
+        if not host["open"]:
+            return None
+        return EpisodeEvent(
+            index=-1,
+            slot=slot,
+            state=STATES[_CLOSED],
+            onset=int(host["onset"]),
+            latest=int(host["latest"]),
+            windows=int(host["windows"]),
+            flagged=int(host["flagged"]),
+            severity=float(host["severity"]),
+        )
 
     def reset(self, slot: int) -> None:
-        """Forget what a slot's host did."""
-        if slot < len(self._open):
-            for array in (self._history, self._scored, self._windows, self._flagged):
-                array[slot] = 0
-            self._open[slot] = False
+        """Forget everything about a slot."""
+        if slot < len(self._hosts):
+            self._hosts[slot] = np.zeros((), _HOST)
 
-    def _grow(self) -> None:
-        for name in ("_history", "_scored", "_onset", "_windows", "_flagged", "_open"):
-            array = getattr(self, name)
-            setattr(self, name, np.concatenate([array, np.zeros_like(array)]))
+    def _make_room(self, slot: int) -> None:
+        if slot >= len(self._hosts):
+            hosts = np.zeros(max(slot + 1, 2 * len(self._hosts)), _HOST)
+            hosts[: len(self._hosts)] = self._hosts
+            self._hosts = hosts
+
+
+@njit(nogil=True, cache=True)
+def _step(  # type: ignore[no-untyped-def]  # compiled: records have no type of their own
+    hosts, slots, starts, ends, flagged, fused, events
+):
+    count = 0
+    for row in range(len(slots)):
+        host = hosts[slots[row]]
+        flag = flagged[row]
+        if not host.open and starts[row] - host.latest > FORGET_US:
+            host.seen = 0
+        place = host.seen % LAST
+        host.starts[place] = starts[row]
+        host.flags[place] = flag
+        host.fused[place] = fused[row]
+        host.seen += 1
+        host.latest = ends[row]
+        if host.open:
+            state = _ONGOING
+            host.windows += 1
+            host.flagged += flag
+            host.severity = max(host.severity, fused[row])
+            host.clean = 0 if flag else host.clean + 1
+            if host.clean == TO_CLOSE:
+                state = _CLOSED
+                host.open = False
+                host.seen = 0
+        elif flag and _opens(host):
+            state = _OPEN
+        else:
+            continue
+        event = events[count]
+        event.row = row
+        event.state = state
+        event.onset = host.onset
+        event.windows = host.windows
+        event.flagged = host.flagged
+        event.severity = host.severity
+        count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _opens(host):  # type: ignore[no-untyped-def]  # compiled
+    """Open an episode if enough of the last windows are flagged; say whether."""
+    windows = flags = 0
+    severity = 0.0
+    onset = 0
+    for back in range(min(host.seen, LAST)):
+        place = (host.seen - 1 - back) % LAST
+        if host.flags[place]:
+            flags += 1
+            windows = back + 1
+            onset = host.starts[place]
+            severity = max(severity, host.fused[place])
+
+    if flags < TO_OPEN:
+        return False
+    host.open = True
+    host.clean = 0
+    host.onset = onset
+    host.windows = windows
+    host.flagged = flags
+    host.severity = severity
+    return True

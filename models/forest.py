@@ -1,137 +1,133 @@
-"""Isolation Forest: how few random cuts set a window apart (Liu, Ting, Zhou, ICDM 2008).
+"""Isolation Forest (Liu, Ting and Zhou 2008): scikit-learn grows it, flat arrays score it.
 
-scikit-learn grows the trees; they are scored from flat arrays, since one row through
-scikit-learn costs a thousand times what it costs here. The score is scikit-learn's, with the
-sign turned: ``2 ** (-mean path length / c(samples in a tree))``, higher is odder.
+Score: ``2 ** (-E(h) / c)`` over the trees, which is minus scikit-learn's ``score_samples``: near
+0.5 on normal windows, towards 1 on those that few cuts isolate.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TREES = 100
 SAMPLES = 128
-"""Windows that a tree is grown from, at most half of those there are."""
-NODES = 2 * SAMPLES
-"""Room for a tree: one of n samples has at most 2 n - 1 nodes."""
-LEAF = -1
+"""Windows that a tree sees."""
+MOST_FEATURES = 2**16
+"""A node has 16 bits for its feature."""
+TOGETHER = 10
+"""Trees that are walked in step: their cache misses overlap, and a cold forest is all misses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forest:
-    """Trees as arrays ``(TREES, NODES)``.
+    """Trees one after another.
 
-    A node goes `left` where ``z[feature] <= value``, else right, which is `left` + 1 in this
-    numbering. In a leaf, `feature` is `LEAF` and `value` the path length that it stands for.
+    `nodes` has shape ``(nodes, 2)``, 8 bytes a node: the cut (in a leaf: the path length), then
+    the feature and the left child as two uint16. The right child follows the left. Children are
+    counted from their tree's root; a left child of 0 marks a leaf. `roots` has shape
+    ``(trees,)``, `norm` is the path length that scores 0.5.
     """
 
-    feature: NDArray[np.int16]
-    value: NDArray[np.float32]
-    left: NDArray[np.int16]
-    inverse_norm: np.float32
+    nodes: NDArray[np.float32]
+    roots: NDArray[np.int32]
+    norm: float
 
-    @classmethod
-    def fit(cls, z: NDArray[np.float32], *, seed: int) -> tuple[Forest, NDArray[np.float32]]:
-        """Grow the trees; also return each window's score by the trees that have not seen it.
-
-        A window's own trees isolate it too late, so a threshold has to come from the others.
-        """
-        count = len(z)
-        samples = max(2, min(SAMPLES, count // 2))
-        model = IsolationForest(TREES, max_samples=samples, random_state=seed).fit(z)
-        feature = np.full((TREES, NODES), LEAF, np.int16)
-        value = np.zeros((TREES, NODES), np.float32)
-        left = np.zeros((TREES, NODES), np.int16)
-        trees = zip(model.estimators_, model.estimators_features_, strict=True)
-        for t, (estimator, columns) in enumerate(trees):
-            _flatten(estimator.tree_, columns, feature[t], value[t], left[t])
-        forest = cls(feature, value, left, np.float32(1 / average_path(samples)))
-        paths = _paths(z, feature, value, left)
-        for t, chosen in enumerate(model.estimators_samples_):
-            paths[np.unique(chosen), t] = np.nan
-        unseen = ~np.isnan(paths)
-        mean = np.where(unseen, paths, 0).sum(1) / np.maximum(unseen.sum(1), 1)
-        return forest, (2.0 ** (-mean * forest.inverse_norm)).astype(np.float32)
-
-    def score(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Score standardised windows ``(windows, features)``; higher is odder."""
-        paths = _paths(z, self.feature, self.value, self.left)
-        mean: NDArray[np.float32] = paths.mean(1, dtype=np.float32)
-        return np.exp2(-mean * self.inverse_norm)
+    def score(self, z: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return one score a row; `z` has shape ``(windows, features)``."""
+        return _score(z, self.nodes, self.roots, self.norm)
 
 
-def average_path(n: float) -> float:
-    """Return the mean path length of an unsuccessful search in a tree of n samples."""
-    if n <= 1:
-        return 0.0
-    if n <= 2:
-        return 1.0
-    return float(2 * (np.log(n - 1) + np.euler_gamma) - 2 * (n - 1) / n)
+def fit(z: NDArray[np.float32], *, seed: int) -> Forest:
+    """Grow a forest on rows of shape ``(windows, features)``, without NaN."""
+    if z.shape[1] > MOST_FEATURES:
+        raise ValueError(f"{z.shape[1]} features: a forest takes {MOST_FEATURES} at most")
+    samples = min(SAMPLES, len(z))
+    grown = IsolationForest(n_estimators=TREES, max_samples=samples, random_state=seed)
+    return flatten(grown.fit(z))
 
 
-def _flatten(
-    tree: object,
-    columns: NDArray[np.int64],
-    feature: NDArray[np.int16],
-    value: NDArray[np.float32],
-    left: NDArray[np.int16],
-) -> None:
-    """Renumber one tree of scikit-learn breadth first, so that siblings stand side by side."""
-    split, threshold = tree.feature, tree.threshold  # type: ignore[attr-defined]
-    lefts, rights = tree.children_left, tree.children_right  # type: ignore[attr-defined]
-    samples = tree.n_node_samples  # type: ignore[attr-defined]
-    queue, depths = [0], [0]
-    for at, node in enumerate(queue):
-        if lefts[node] < 0:
-            value[at] = depths[at] + average_path(samples[node])
+def flatten(grown: IsolationForest) -> Forest:
+    """Lay a fitted forest out in arrays; the scores stay the same."""
+    trees = [e.tree_ for e in grown.estimators_]
+    sizes = [t.node_count for t in trees]
+    roots = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int32)
+    nodes = np.zeros((sum(sizes), 2), np.float32)
+    for root, tree in zip(roots.tolist(), trees, strict=True):
+        _lay_out(tree, nodes[root : root + tree.node_count])
+    norm = float(mean_path_length(np.array([grown.max_samples_]))[0])
+    return Forest(nodes, roots, max(norm, 1e-9))
+
+
+def _lay_out(tree: Any, nodes: NDArray[np.float32]) -> None:
+    """Write one scikit-learn tree, breadth first: what every row visits shares cache lines."""
+    links = nodes.view(np.uint16)
+    leaf_length = mean_path_length(tree.n_node_samples)
+    # A row holds float32, so rounding a cut down to float32 sends every row the same way.
+    cuts = tree.threshold.astype(np.float32)
+    cuts = np.where(cuts > tree.threshold, np.nextafter(cuts, np.float32(-np.inf)), cuts)
+    order = [(0, 0)]
+    for place, (at, depth) in enumerate(order):
+        left = int(tree.children_left[at])
+        if left < 0:
+            nodes[place, 0] = depth + leaf_length[at]
             continue
-        feature[at] = columns[split[node]]
-        value[at] = threshold[node]
-        left[at] = len(queue)
-        queue += [lefts[node], rights[node]]
-        depths += [depths[at] + 1, depths[at] + 1]
+        nodes[place, 0] = cuts[at]
+        links[place, 2] = tree.feature[at]
+        links[place, 3] = len(order)
+        order.append((left, depth + 1))
+        order.append((int(tree.children_right[at]), depth + 1))
 
 
-@njit(nogil=True, cache=True)
-def forest_row(
+def mean_path_length(samples: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the mean depth of an unsuccessful search in a binary tree, equation 1 of the paper."""
+    n = np.maximum(samples, 2).astype(np.float64)
+    long = 2.0 * (np.log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n
+    return np.where(samples <= 1, 0.0, np.where(samples == 2, 1.0, long))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def score_row(
     z: NDArray[np.float32],
-    feature: NDArray[np.int16],
-    value: NDArray[np.float32],
-    left: NDArray[np.int16],
-    inverse_norm: np.float32,
-) -> np.float32:
-    """Score one standardised window."""
-    total = np.float32(0)
-    trees = len(feature)
-    for t in range(trees):
-        node = 0
-        f = feature[t, node]
-        while f >= 0:
-            node = left[t, node] if z[f] <= value[t, node] else left[t, node] + 1
-            f = feature[t, node]
-        total += value[t, node]
-    return np.float32(2.0 ** (-(total / trees) * inverse_norm))
+    nodes: NDArray[np.float32],
+    links: NDArray[np.uint16],
+    roots: NDArray[np.int32],
+    norm: float,
+) -> float:
+    """Score one row; `links` is `nodes` seen as uint16, shape ``(nodes, 4)``."""
+    total = 0.0
+    at = np.empty(TOGETHER, np.int64)
+    for first in range(0, len(roots), TOGETHER):
+        together = min(TOGETHER, len(roots) - first)
+        for t in range(together):
+            at[t] = roots[first + t]
+        walking = True
+        while walking:
+            walking = False
+            for t in range(together):
+                k = at[t]
+                left = links[k, 3]
+                if left > 0:
+                    right = 0 if z[links[k, 2]] <= nodes[k, 0] else 1
+                    at[t] = roots[first + t] + left + right
+                    walking = True
+        for t in range(together):
+            total += nodes[at[t], 0]
+    return float(2.0 ** (-total / (len(roots) * norm)))
 
 
-@njit(nogil=True, cache=True)
-def _paths(
-    z: NDArray[np.float32],
-    feature: NDArray[np.int16],
-    value: NDArray[np.float32],
-    left: NDArray[np.int16],
-) -> NDArray[np.float32]:
-    """Return the path length of every window in every tree, ``(windows, trees)``."""
-    out = np.empty((len(z), len(feature)), np.float32)
-    for w in range(len(z)):
-        for t in range(len(feature)):
-            node = 0
-            while feature[t, node] >= 0:
-                go = z[w, feature[t, node]] <= value[t, node]
-                node = left[t, node] if go else left[t, node] + 1
-            out[w, t] = value[t, node]
+@njit(nogil=True, cache=True, error_model="numpy")
+def _score(
+    z: NDArray[np.float32], nodes: NDArray[np.float32], roots: NDArray[np.int32], norm: float
+) -> NDArray[np.float64]:
+    links = nodes.view(np.uint16)
+    out = np.empty(len(z))
+    for i in range(len(z)):
+        out[i] = score_row(z[i], nodes, links, roots, norm)
     return out

@@ -1,98 +1,103 @@
-"""Mahalanobis distance by principal components.
+"""Mahalanobis distance under the main components of the baseline, with the residual.
 
-With the components V of the standardised baseline and their variances l, a window z has
+The covariance is that of probabilistic PCA (Tipping and Bishop 1999): the variances along the
+first components, and one common variance for what is left. So the distance is Hotelling's T² in
+the subspace plus the squared residual over its variance::
 
-    d^2 = sum_k (v_k . z)^2 / l_k  +  (|z|^2 - sum_k (v_k . z)^2) / r
+    d² = sum_i y_i² / (lambda_i + r) + (|z|² - sum_i y_i²) / (rest + r)
 
-The first term is the distance inside the subspace that the host usually moves in (Hotelling's
-T^2, the paper's detector); the second is what leaves that subspace, over its usual size r per
-feature. Without it, a channel that stood still in the baseline could never be seen. The score
-is d over the root of the number of live features.
+with y the projections. The score is ``sqrt(d² / features)``, which is near 1 on normal windows
+of normal data. The ridge `r` stands for noise that a short baseline did not show.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 COMPONENTS = 16
-VARIANCE_SHARE = 0.95
-"""Components are kept until they explain this share, or there are `COMPONENTS` of them."""
-MIN_VARIANCE = 0.05
-"""Smallest variance of a direction, in squared scales: no direction is ever too sure."""
+"""At most; the arrays always have this many, those that are not there are 0."""
+RIDGE = 0.1
+"""Variance added to every direction, in squared scales."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PcaMahalanobis:
-    """Components ``(COMPONENTS, features)``, inverse variances, inverse residual variance.
+class Mahalanobis:
+    """Components and the weights of the projections.
 
-    Components that are not used are 0. All inverse variances are already divided by the number
-    of live features.
+    `components` has shape ``(features, COMPONENTS)``. `weights` has shape ``(COMPONENTS,)``:
+    what a squared projection counts more (less, in truth: it is negative) than a squared residual.
+    `residual` is the weight of the whole squared length.
     """
 
     components: NDArray[np.float32]
-    inverse_variance: NDArray[np.float32]
-    inverse_residual: np.float32
+    weights: NDArray[np.float32]
+    residual: float
 
-    @classmethod
-    def fit(cls, z: NDArray[np.float32]) -> PcaMahalanobis:
-        """Learn the subspace of standardised baseline windows ``(windows, features)``."""
-        count, features = z.shape
-        live = max(1, int((z != 0).any(0).sum()))
-        # The location was taken off already: directions through it, not through the mean of z.
-        _, s, v = np.linalg.svd(z.astype(np.float64), full_matrices=False)
-        variance = s**2 / max(1, count - 1)
-        share = np.cumsum(variance) / max(variance.sum(), 1e-12)
-        keep = min(COMPONENTS, int(np.searchsorted(share, VARIANCE_SHARE)) + 1, len(variance))
-        components = np.zeros((COMPONENTS, features), np.float32)
-        components[:keep] = v[:keep]
-        inverse = np.zeros(COMPONENTS, np.float32)
-        inverse[:keep] = 1 / np.maximum(variance[:keep], MIN_VARIANCE) / live
-        residual = max(variance[keep:].sum() / live, MIN_VARIANCE)
-        return cls(components, inverse, np.float32(1 / residual / live))
-
-    def score(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Score standardised windows ``(windows, features)``; higher is odder."""
-        return _score(z, self.components, self.inverse_variance, self.inverse_residual)
+    def score(self, z: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return one score a row; `z` has shape ``(windows, features)``."""
+        return _score(z, self.components, self.weights, self.residual)
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def mahalanobis_row(
+def fit(z: NDArray[np.float32], live: NDArray[np.bool_]) -> Mahalanobis:
+    """Learn from standardised rows, shape ``(windows, features)``.
+
+    Features that are not `live` are 0 in every row, and stay without weight.
+    """
+    count = max(1, int(live.sum()))
+    rows = z.astype(np.float64)
+    n = len(rows)
+    # The small side's eigenvectors: windows are fewer than features.
+    values, vectors = np.linalg.eigh(rows @ rows.T / n)
+    k = min(COMPONENTS, n - 1, count - 1)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    k = int(np.count_nonzero(values[:k] > 1e-9 * max(values[0], 1e-12)))
+    kept = values[:k]
+    rest = max(0.0, float(values.sum() - kept.sum())) / max(1, count - k)
+    components = np.zeros((z.shape[1], COMPONENTS), np.float32)
+    components[:, :k] = rows.T @ vectors[:, :k] / np.sqrt(n * kept)
+    residual = 1.0 / (rest + RIDGE)
+    weights = np.zeros(COMPONENTS, np.float32)
+    weights[:k] = (1.0 / (kept + RIDGE) - residual) / count
+    return Mahalanobis(components, weights, residual / count)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def score_row(
     z: NDArray[np.float32],
     components: NDArray[np.float32],
-    inverse_variance: NDArray[np.float32],
-    inverse_residual: np.float32,
-) -> np.float32:
-    """Score one standardised window."""
-    total = np.float32(0)
+    weights: NDArray[np.float32],
+    residual: float,
+) -> float:
+    """Score one standardised row."""
+    y = np.zeros(COMPONENTS, np.float32)
+    length = 0.0
     for f in range(len(z)):
-        total += z[f] * z[f]
-    inside = np.float32(0)
-    distance = np.float32(0)
-    for k in range(len(components)):
-        if inverse_variance[k] == 0:
-            break
-        dot = np.float32(0)
-        v = components[k]
-        for f in range(len(z)):
-            dot += v[f] * z[f]
-        inside += dot * dot
-        distance += dot * dot * inverse_variance[k]
-    outside = max(total - inside, np.float32(0))
-    return np.float32(np.sqrt(distance + outside * inverse_residual))
+        a = z[f]
+        length += a * a
+        row = components[f]
+        for i in range(COMPONENTS):
+            y[i] += a * row[i]
+    total = length * residual
+    for i in range(COMPONENTS):
+        total += np.float64(y[i]) * y[i] * weights[i]
+    return float(np.sqrt(max(total, 0.0)))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _score(
     z: NDArray[np.float32],
     components: NDArray[np.float32],
-    inverse_variance: NDArray[np.float32],
-    inverse_residual: np.float32,
-) -> NDArray[np.float32]:
-    out = np.empty(len(z), np.float32)
-    for w in range(len(z)):
-        out[w] = mahalanobis_row(z[w], components, inverse_variance, inverse_residual)
+    weights: NDArray[np.float32],
+    residual: float,
+) -> NDArray[np.float64]:
+    out = np.empty(len(z))
+    for i in range(len(z)):
+        out[i] = score_row(z[i], components, weights, residual)
     return out

@@ -1,114 +1,150 @@
-"""Standardisation against a baseline, with a floor under the scale.
+"""Where each feature lies in the baseline, and how much of a change is a change at all.
 
-Without a floor, a channel that happened to stand still while the baseline was learned would make
-an alarm of its first twitch; leaving such channels out would miss a retransmit counter that
-starts to move. So every channel has a smallest scale that is worth a word.
+A channel that did not move in the baseline has no deviation of its own: one dropped packet would
+be infinitely odd. Each scale therefore has a floor, in the channel's own unit:
+
+- a level (gauge): a share of the largest level of the same subsystem and unit. Free memory, its
+  slabs and its page tables all move against the memory of the machine, not against themselves.
+- a rate: an amount per second that is worth a look in its unit, or a share of the channel's own
+  level, whichever is larger.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from models.channels import UNSCORED, ChannelTable
+from models.channels import UNSCORED
+from models.features import FEATURES
 
-SCORED = 2
-"""Mean and deviation, the first two of `models.features.FEATURES`, are scored."""
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-CLIP = 8.0
-"""Deviations beyond this many scales count as this many: one wild channel is not an episode."""
+    from models.channels import ChannelTable
+
+SCORED = ("mean", "std")
+"""Features that the detectors see: the first of `FEATURES`."""
 
 GAUGE_SHARE = 0.01
-"""Smallest scale of a gauge, as a share of the largest level in its subsystem and unit."""
+GAUGE_FLOORS = {"bytes": 16 * 2.0**20, "pages": 4096.0}
+"""Smallest scale of a gauge by unit; for all other units it is 1."""
 
-RATE_SHARE = 0.10
-"""Smallest scale of a rate, as a share of its own level."""
-
-RATE_FLOORS = {"bytes/s": 262_144.0, "percent": 2.0, "ms/s": 20.0}
-"""Smallest scale of a rate by unit; all other units are counts of events."""
-
-EVENT_FLOOR = 3.0
-"""Smallest scale of a rate of events, per second."""
-
-LIVE_SHARE = 0.8
-"""A channel that is there in fewer of the baseline's windows is not scored."""
+RATE_SHARE = 0.05
+RATE_FLOORS = {
+    "B": 1e6,
+    "%": 2.0,
+    "s": 0.02,
+    "share": 0.02,
+}
+"""Per second; by the part of the unit before the slash."""
+RATE_FLOOR = 20.0
+"""Events per second, for every other unit."""
+LIMIT = 1e6
+"""No deviation counts for more, so that sums of squares stay finite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scale:
-    """Location and inverse scale of each scored feature, shapes ``(features,)``.
+    """Location and scale of the scored features.
 
-    The inverse scale is 0 where a feature is not scored.
+    `location` and `inverse` have shape ``(len(SCORED) * channels,)``; `inverse` is one over the
+    scale, 0 for what is not scored. `spread` is the deviation in the baseline before the floor,
+    in units of the scale. `floor` has shape ``(channels,)``.
     """
 
     location: NDArray[np.float32]
     inverse: NDArray[np.float32]
+    spread: NDArray[np.float64]
+    floor: NDArray[np.float64]
 
 
 def fit_scale(windows: NDArray[np.float32], channels: ChannelTable) -> Scale:
-    """Learn where each feature lies and what it is worth.
+    """Learn location and scale.
 
     Parameters
     ----------
     windows
-        Shape ``(windows, >= SCORED * channels)``, feature-major; NaN where absent.
+        Shape ``(windows, len(FEATURES) * channels)``; NaN where a channel had no value. A feature
+        that is absent in more than half of them is not scored.
     """
-    count = len(channels)
-    x = windows[:, : SCORED * count].astype(np.float64)
-    known = ~np.isnan(x)
-    n = np.maximum(known.sum(0), 1)
-    location = np.where(known, x, 0).sum(0) / n
-    spread = np.sqrt(np.where(known, (x - location) ** 2, 0).sum(0) / n)
-    live = known.mean(0) >= LIVE_SHARE
-    live &= np.tile([s != UNSCORED for s in channels.subsystem], SCORED)
-    floor = np.tile(noise_floor(location[:count], channels), SCORED)
-    inverse = np.where(live, 1 / np.maximum(spread, floor), 0)
-    return Scale(location.astype(np.float32), inverse.astype(np.float32))
+    width = scored_width(len(channels))
+    x = windows[:, :width].astype(np.float64)
+    known = np.isfinite(x)
+    x[~known] = 0.0
+    count = known.sum(0)
+    live = count >= max(1.0, len(x) / 2)
+    location = x.sum(0) / np.maximum(count, 1)
+    x -= location
+    x[~known] = 0.0
+    deviation = np.sqrt((x * x).sum(0) / np.maximum(count, 1))
+    level = np.where(live, np.abs(location), 0.0)[: len(channels)]
+    floor = floors(level, channels)
+    scale = np.maximum(deviation, np.tile(floor, len(SCORED)))
+    live &= np.tile(np.array([s != UNSCORED for s in channels.subsystem], bool), len(SCORED))
+    live &= scale > 0
+    inverse = np.where(live, 1.0 / np.where(scale > 0, scale, 1.0), 0.0)
+    location = np.where(live, location, 0.0)
+    return Scale(
+        location.astype(np.float32), inverse.astype(np.float32), deviation * inverse, floor
+    )
 
 
-def noise_floor(level: NDArray[np.float64], channels: ChannelTable) -> NDArray[np.float64]:
-    """Return the smallest scale of each channel, given its mean level; all are positive."""
-    floor = np.empty(len(channels))
+def floors(level: NDArray[np.float64], channels: ChannelTable) -> NDArray[np.float64]:
+    """Return the smallest change of each channel that counts as one, shape ``(channels,)``.
+
+    `level` is the mean of each channel in the baseline, without its sign.
+    """
     largest: dict[tuple[str, str], float] = {}
-    keys = list(zip(channels.subsystem, channels.unit, strict=True))
-    for key, kind, value in zip(keys, channels.kind, np.abs(level), strict=True):
-        if kind == "gauge":
-            largest[key] = max(largest.get(key, 0.0), float(value))
-    for c, (key, kind, value) in enumerate(zip(keys, channels.kind, np.abs(level), strict=True)):
-        if kind == "gauge":
-            floor[c] = max(GAUGE_SHARE * largest[key], 1e-6)
+    groups = list(zip(channels.subsystem, channels.unit, strict=True))
+    for group, value in zip(groups, level.tolist(), strict=True):
+        largest[group] = max(largest.get(group, 0.0), value)
+    floor = np.empty(len(channels))
+    for c, group in enumerate(groups):
+        if channels.kind[c] == "gauge":
+            floor[c] = GAUGE_SHARE * largest[group]
         else:
-            floor[c] = max(RATE_FLOORS.get(channels.unit[c], EVENT_FLOOR), RATE_SHARE * value)
+            unit = channels.unit[c].partition("/")[0]
+            floor[c] = max(RATE_FLOORS.get(unit, RATE_FLOOR), RATE_SHARE * level[c])
     return floor
 
 
-@njit(nogil=True, cache=True)
+def scored_width(channels: int) -> int:
+    """Return how many of a row's features, from the first on, are scored."""
+    return FEATURES[: len(SCORED)].index(SCORED[-1]) * channels + channels
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def standardize_row(
     x: NDArray[np.float32],
     location: NDArray[np.float32],
     inverse: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the clipped deviations of one window; 0 where a value is absent."""
-    clip = np.float32(CLIP)
-    for f in range(len(location)):
+    """Write the deviations of one row, in scales; what is absent or not finite deviates by 0."""
+    limit = np.float32(LIMIT)
+    zero = np.float32(0.0)
+    for f in range(len(out)):
         z = (x[f] - location[f]) * inverse[f]
-        if np.isnan(z):
-            z = np.float32(0)
-        out[f] = min(max(z, -clip), clip)
+        z = z if z > -limit else (-limit if z <= -limit else zero)
+        out[f] = z if z < limit else limit
 
 
-@njit(nogil=True, cache=True)
-def standardize(
-    windows: NDArray[np.float32],
+@njit(nogil=True, cache=True, error_model="numpy")
+def _standardize(
+    x: NDArray[np.float32],
     location: NDArray[np.float32],
     inverse: NDArray[np.float32],
-) -> NDArray[np.float32]:
-    """Return the clipped deviations of many windows of one host, ``(windows, features)``."""
-    out = np.empty((len(windows), len(location)), np.float32)
-    for w in range(len(windows)):
-        standardize_row(windows[w], location, inverse, out[w])
+    out: NDArray[np.float32],
+) -> None:
+    for i in range(len(x)):
+        standardize_row(x[i], location, inverse, out[i])
+
+
+def standardize(windows: NDArray[np.float32], scale: Scale) -> NDArray[np.float32]:
+    """Return deviations, shape ``(windows, len(SCORED) * channels)``."""
+    out = np.empty((len(windows), len(scale.location)), np.float32)
+    _standardize(np.ascontiguousarray(windows), scale.location, scale.inverse, out)
     return out
