@@ -60,8 +60,15 @@ class Collector(Protocol):
         Fields that could not be read, by metric.
     """
 
-    name: str
-    sources: tuple[SourceFile, ...]
+    @property
+    def name(self) -> str:
+        """Short name."""
+        ...
+
+    @property
+    def sources(self) -> tuple[SourceFile, ...]:
+        """The files that it reads."""
+        ...
 
     @property
     def broken(self) -> Counter[str]:
