@@ -29,15 +29,16 @@ COMMON = 2.0
 class Blame:
     """A channel that contributes, in its own unit.
 
-    `channel` is its place in the row. `value` is the window's mean, expected between
-    `expected_low` and `expected_high`; `deviation` is signed, in the baseline's deviations (not
-    under the noise floor), of the feature that stands out most.
+    `channel` is its place in the row. `value` is the window's mean, expected between `low` and
+    `high`. `statistic` is the feature that deviates most (``"mean"`` or ``"std"``), and
+    `deviation` how far, signed, in the baseline's deviations (which the noise floor holds up).
     """
 
     channel: int
+    statistic: str
     value: float
-    expected_low: float
-    expected_high: float
+    low: float
+    high: float
     deviation: float
     share: float
 
@@ -85,9 +86,10 @@ def attribute(baseline: Baseline, row: NDArray[np.float32], channels: ChannelTab
         tuple(
             Blame(
                 channel=c,
+                statistic=SCORED[strongest[c]],
                 value=float(row[c]),
-                expected_low=float(baseline.low[c]),
-                expected_high=float(baseline.high[c]),
+                low=float(baseline.low[c]),
+                high=float(baseline.high[c]),
                 deviation=float(z[strongest[c], c]),
                 share=float(share[c]),
             )

@@ -30,15 +30,15 @@ __all__ = ["DETECTORS", "BaselineBank", "BatchScores"]
 class BatchScores:
     """Scores of n windows by the detectors in `DETECTORS`.
 
-    `raw`, `p_values`, `flagged` have shape ``(n, 3)``; `fused`, `flagged_fused` ``(n,)``. Higher
-    is odder, except for p-values; `fused` is explained in `models.fusion`.
+    `raw`, `p_values` and `over` (its threshold) have shape ``(n, 3)``; `fused` and `flagged`
+    have shape ``(n,)`` and are explained in `models.fusion`. Higher is odder, but for p-values.
     """
 
     raw: NDArray[np.float64]
     p_values: NDArray[np.float64]
-    flagged: NDArray[np.bool_]
+    over: NDArray[np.bool_]
     fused: NDArray[np.float64]
-    flagged_fused: NDArray[np.bool_]
+    flagged: NDArray[np.bool_]
 
 
 class BaselineBank:
@@ -118,9 +118,9 @@ class BaselineBank:
             raise ValueError(f"no baseline in one of the slots {np.unique(slots).tolist()}")
         raw = np.empty((n, len(DETECTORS)))
         p_values = np.empty_like(raw)
-        flagged = np.empty(raw.shape, bool)
+        over = np.empty(raw.shape, bool)
         fused = np.empty(n)
-        together = np.empty(n, bool)
+        flagged = np.empty(n, bool)
         _score(
             np.ascontiguousarray(slots, np.int64),
             np.ascontiguousarray(rows, np.float32),
@@ -136,11 +136,11 @@ class BaselineBank:
             self._windows,
             raw,
             p_values,
-            flagged,
+            over,
             fused,
-            together,
+            flagged,
         )
-        return BatchScores(raw, p_values, flagged, fused, together)
+        return BatchScores(raw, p_values, over, fused, flagged)
 
     def _make_room(self, slot: int, nodes: int, windows: int) -> None:
         capacity = len(self._present)
@@ -189,9 +189,9 @@ def _compiled(formulas: int) -> Callable[..., None]:
         windows,
         raw,
         p_values,
-        flagged,
+        over,
         fused,
-        together,
+        flagged,
     ):
         _ = formulas
         z = np.empty(location.shape[1], np.float32)
@@ -209,11 +209,11 @@ def _compiled(formulas: int) -> Callable[..., None]:
                 known = calibration[s, d, :n]
                 p = fusion.p_value(raw[i, d], known)
                 p_values[i, d] = p
-                flagged[i, d] = raw[i, d] > thresholds[s, d]
-                agree += flagged[i, d]
+                over[i, d] = raw[i, d] > thresholds[s, d]
+                agree += over[i, d]
                 square += fusion.surprise(raw[i, d], p, known[n - 1]) ** 2
             fused[i] = np.sqrt(square / raw.shape[1])
-            together[i] = agree >= fusion.AGREE
+            flagged[i] = agree >= fusion.AGREE
 
     return score
 

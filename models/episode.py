@@ -9,6 +9,7 @@ neither way; after a long hole the flags before it no longer count.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,10 +21,19 @@ if TYPE_CHECKING:
 LAST = 5
 TO_OPEN = 3
 TO_CLOSE = 3
-FORGET_US = 15_000_000
+FORGET_STRIDES = 15
 """A hole this long between two windows ends the count of flags. An open episode goes on."""
 
-STATES = ("open", "ongoing", "closed")
+
+class Phase(StrEnum):
+    """What a window did to its host's episode."""
+
+    OPEN = "open"
+    ONGOING = "ongoing"
+    CLOSED = "closed"
+
+
+_PHASES = tuple(Phase)
 _OPEN, _ONGOING, _CLOSED = range(3)
 
 _HOST = np.dtype(
@@ -35,43 +45,43 @@ _HOST = np.dtype(
         ("onset", np.int64),
         ("windows", np.int64),
         ("flagged", np.int64),
-        ("severity", np.float64),
-        ("starts", np.int64, LAST),
+        ("ends", np.int64, LAST),
         ("flags", np.int8, LAST),
-        ("fused", np.float64, LAST),
     ]
 )
 _EVENT = np.dtype(
     [
         ("row", np.int64),
-        ("state", np.int64),
+        ("phase", np.int64),
         ("onset", np.int64),
         ("windows", np.int64),
         ("flagged", np.int64),
-        ("severity", np.float64),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEvent:
-    """What one window did to an episode.
+    """What a window of a call did.
 
-    `index` is the row in the batch; -1 when the episode was ended from outside. `state` is
-    ``"open"``, ``"ongoing"`` or ``"closed"``. `onset` is the start of the first flagged window
-    that led to the episode and `latest` the end of the newest window, in microseconds. `windows`
-    counts the scored windows since the onset, `flagged` those of them that were flagged, and
-    `severity` is their highest fused score.
+    Attributes
+    ----------
+    index
+        Which window of the call; -1 when the episode was ended from outside.
+    phase
+        Whether the episode opened, went on or closed.
+    onset
+        When the last stride of the first flagged window began, in the caller's unit of time: what
+        is odd came in with it.
+    windows, flagged
+        Scored windows since the onset, and flagged ones among them.
     """
 
     index: int
-    slot: int
-    state: str
+    phase: Phase
     onset: int
-    latest: int
     windows: int
     flagged: int
-    severity: float
 
 
 class EpisodeBank:
@@ -83,39 +93,27 @@ class EpisodeBank:
     def step(
         self,
         slots: NDArray[np.int64],
-        starts: NDArray[np.int64],
         ends: NDArray[np.int64],
         flagged: NDArray[np.bool_],
-        fused: NDArray[np.float64],
+        stride: int,
     ) -> list[EpisodeEvent]:
         """Take scored windows, those of one slot in order of time; all shapes ``(n,)``.
 
-        Returns
-        -------
-        list of EpisodeEvent
-            In order of the rows. An open episode has one for every window.
+        `ends` are the windows' ends, `stride` the time between windows. Returns events in order
+        of the rows; an open episode has one for every window.
         """
         if len(slots) == 0:
             return []
         self._make_room(int(slots.max()))
         events = np.empty(len(slots), _EVENT)
-        count = _step(self._hosts, slots, starts, ends, flagged, fused, events)
+        count = _step(self._hosts, slots, ends, flagged, stride, events)
         return [
-            EpisodeEvent(
-                index=row,
-                slot=int(slots[row]),
-                state=STATES[state],
-                onset=onset,
-                latest=int(ends[row]),
-                windows=windows,
-                flagged=flags,
-                severity=severity,
-            )
-            for row, state, onset, windows, flags, severity in events[:count].tolist()
+            EpisodeEvent(row, _PHASES[phase], onset, windows, flags)
+            for row, phase, onset, windows, flags in events[:count].tolist()
         ]
 
     def close(self, slot: int) -> EpisodeEvent | None:
-        """End what is open, for a host that is judged anew or no longer; forget its windows."""
+        """End a host's episode because it can no longer be judged; None if there is none."""
         if slot >= len(self._hosts):
             return None
         host = self._hosts[slot].copy()
@@ -123,14 +121,7 @@ class EpisodeBank:
         if not host["open"]:
             return None
         return EpisodeEvent(
-            index=-1,
-            slot=slot,
-            state=STATES[_CLOSED],
-            onset=int(host["onset"]),
-            latest=int(host["latest"]),
-            windows=int(host["windows"]),
-            flagged=int(host["flagged"]),
-            severity=float(host["severity"]),
+            -1, Phase.CLOSED, int(host["onset"]), int(host["windows"]), int(host["flagged"])
         )
 
     def reset(self, slot: int) -> None:
@@ -147,59 +138,53 @@ class EpisodeBank:
 
 @njit(nogil=True, cache=True)
 def _step(  # type: ignore[no-untyped-def]  # compiled: records have no type of their own
-    hosts, slots, starts, ends, flagged, fused, events
+    hosts, slots, ends, flagged, stride, events
 ):
     count = 0
     for row in range(len(slots)):
         host = hosts[slots[row]]
         flag = flagged[row]
-        if not host.open and starts[row] - host.latest > FORGET_US:
+        if not host.open and ends[row] - host.latest > FORGET_STRIDES * stride:
             host.seen = 0
         place = host.seen % LAST
-        host.starts[place] = starts[row]
+        host.ends[place] = ends[row]
         host.flags[place] = flag
-        host.fused[place] = fused[row]
         host.seen += 1
         host.latest = ends[row]
         if host.open:
-            state = _ONGOING
+            phase = _ONGOING
             host.windows += 1
             host.flagged += flag
-            host.severity = max(host.severity, fused[row])
             host.clean = 0 if flag else host.clean + 1
             if host.clean == TO_CLOSE:
-                state = _CLOSED
+                phase = _CLOSED
                 host.open = False
                 host.seen = 0
-        elif flag and _opens(host):
-            state = _OPEN
+        elif flag and _opens(host, stride):
+            phase = _OPEN
         else:
             continue
         event = events[count]
         event.row = row
-        event.state = state
+        event.phase = phase
         event.onset = host.onset
         event.windows = host.windows
         event.flagged = host.flagged
-        event.severity = host.severity
         count += 1
     return count
 
 
 @njit(nogil=True, cache=True)
-def _opens(host):  # type: ignore[no-untyped-def]  # compiled
+def _opens(host, stride):  # type: ignore[no-untyped-def]  # compiled
     """Open an episode if enough of the last windows are flagged; say whether."""
     windows = flags = 0
-    severity = 0.0
     onset = 0
     for back in range(min(host.seen, LAST)):
         place = (host.seen - 1 - back) % LAST
         if host.flags[place]:
             flags += 1
             windows = back + 1
-            onset = host.starts[place]
-            severity = max(severity, host.fused[place])
-
+            onset = host.ends[place] - stride
     if flags < TO_OPEN:
         return False
     host.open = True
@@ -207,5 +192,4 @@ def _opens(host):  # type: ignore[no-untyped-def]  # compiled
     host.onset = onset
     host.windows = windows
     host.flagged = flags
-    host.severity = severity
     return True
