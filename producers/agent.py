@@ -1,0 +1,189 @@
+"""The agent: once a tick, sample, pack, hand to Kafka, and note what that cost.
+
+Everything that happens in a tick is in `Agent.tick`, in order. Time, the source of samples and
+the way out are arguments.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from producers.clock import Clock, Grid, Tick
+from producers.collectors.agent import OwnCost
+from producers.packing import Packer
+from producers.publisher import Publisher
+from producers.sampler import Sampler
+from schemas.records import Layout, Telemetry
+from schemas.topics import LAYOUTS, TELEMETRY
+
+SECOND_NS = 1_000_000_000
+ANNOUNCE_NS = 60 * SECOND_NS
+"""A layout is sent again so often, for readers that come later."""
+SAY_NS = 60 * SECOND_NS
+"""At least so long between two lines to the person who runs the agent."""
+WARM_TICKS = 20
+
+
+@dataclass(slots=True)
+class Spread:
+    """Count, sum and greatest of what every tick measures, in seconds."""
+
+    count: int = 0
+    total: float = 0.0
+    greatest: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Take in one value."""
+        self.count += 1
+        self.total += value
+        self.greatest = max(self.greatest, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run came to. `dropped` are messages that never reached the broker."""
+
+    ticks: int
+    missed: int
+    channels: int
+    delivered: int
+    dropped: int
+    cpu_percent: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.ticks} ticks of {self.channels} channels, {self.missed} missed; "
+            f"{self.delivered} messages delivered, {self.dropped} dropped; "
+            f"{self.cpu_percent:.2f} % of a core"
+        )
+
+
+class Agent:
+    """One host's agent.
+
+    Parameters
+    ----------
+    say
+        Takes a line for the person who runs it: what goes wrong, at most once a minute.
+    cpu_ns
+        CPU time of this process, nanoseconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        grid: Grid,
+        sampler: Sampler,
+        packer: Packer,
+        publisher: Publisher,
+        own: OwnCost,
+        say: Callable[[str], None],
+        cpu_ns: Callable[[], int],
+    ) -> None:
+        self.grid = grid
+        self.sampler = sampler
+        self.publisher = publisher
+        self.own = own
+        self.ticks = 0
+        self.channels = 0
+        self.jitter = Spread()
+        self.work = Spread()
+        self._clock = clock
+        self._packer = packer
+        self._say = say
+        self._cpu_ns = cpu_ns
+        self._layout: Layout | None = None
+        self._announce_ns = 0
+        self._say_ns = 0
+        self._told: dict[str, int] = {}
+        self._ailing = False
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the process so far, all its threads."""
+        return self._cpu_ns() / 1e9
+
+    def run(self, seconds: float | None, stop_seconds: float) -> Summary:
+        """Sample until a signal comes or `seconds` are over; send what is left, and return."""
+        started, cpu = self._clock.mono_ns(), self._cpu_ns()
+        end = None if seconds is None else started + int(seconds * SECOND_NS)
+        while (tick := self.grid.next_tick()) is not None:
+            if end is not None and tick.mono_ns >= end:
+                break
+            self.tick(tick)
+        for record in self._packer.flush():
+            self._send(record)
+        self.publisher.close(stop_seconds)
+        wall = max(1, self._clock.mono_ns() - started)
+        return Summary(
+            ticks=self.ticks,
+            missed=self.grid.missed,
+            channels=self.channels,
+            delivered=self.publisher.delivered,
+            dropped=self.publisher.dropped.total(),
+            cpu_percent=100 * (self._cpu_ns() - cpu) / wall,
+        )
+
+    def tick(self, tick: Tick) -> None:
+        """Do everything that one tick needs."""
+        sample = self.sampler.sample(tick.mono_ns)
+        if sample.layout is not self._layout or tick.mono_ns >= self._announce_ns:
+            self._announce(sample.layout, tick.mono_ns)
+        for record in self._packer.add(tick.timestamp_us, sample.layout, sample.values):
+            self._send(record)
+        self.publisher.poll()
+        self.ticks += 1
+        if self.ticks == WARM_TICKS:
+            # What is there by now stays: the garbage collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+        self._note(tick)
+
+    def _announce(self, layout: Layout, mono_ns: int) -> None:
+        self.publisher.publish(LAYOUTS, f"{layout.host}:{layout.fingerprint}", layout)
+        self._layout = layout
+        self._announce_ns = mono_ns + ANNOUNCE_NS
+        self.channels = len(layout.channels)
+
+    def _send(self, record: Telemetry) -> None:
+        self.publisher.publish(TELEMETRY, record.host, record)
+
+    def _note(self, tick: Tick) -> None:
+        """Write down the tick's own cost, for the next one to report."""
+        own, publisher = self.own, self.publisher
+        self.jitter.add(tick.jitter_us / 1e6)
+        self.work.add((self._clock.mono_ns() - tick.mono_ns) / 1e9)
+        own.cpu_ns = self._cpu_ns()
+        own.jitter_us = tick.jitter_us
+        own.missed_ticks = self.grid.missed
+        own.collector_seconds = self.sampler.seconds
+        own.queued = len(publisher)
+        own.dropped = publisher.dropped.total()
+        own.payload_bytes = publisher.payload_bytes
+        if tick.mono_ns >= self._say_ns:
+            self._report(tick.mono_ns)
+
+    def _report(self, mono_ns: int) -> None:
+        """Say what went wrong since the last line, and when it is over."""
+        counts = {
+            "ticks missed": self.grid.missed,
+            "clock steps": self.grid.steps,
+            "messages dropped": self.publisher.dropped.total(),
+            "producers replaced": self.publisher.rebuilt,
+            "readings failed": self.sampler.errors.total(),
+        }
+        parts = [
+            f"{count - self._told.get(what, 0)} {what}"
+            for what, count in counts.items()
+            if count != self._told.get(what, 0)
+        ]
+        if self.publisher.trouble:
+            parts.insert(0, f"not sending ({self.publisher.trouble}), {len(self.publisher)} wait")
+        if parts or self._ailing:
+            self._say("; ".join(parts) or "all is well again")
+            self._ailing = bool(parts)
+            self._told = counts
+            self._say_ns = mono_ns + SAY_NS

@@ -1,0 +1,105 @@
+"""What the agent says of itself to Prometheus, read off when somebody asks: a tick pays nothing."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from schemas.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from producers.agent import Agent, Spread
+
+PREFIX = "reveal_agent"
+
+
+class AgentMetrics(Collector):
+    """The figures of one agent, in a registry of their own."""
+
+    def __init__(self, agent: Agent, *, host: str, version: str) -> None:
+        self._agent = agent
+        self._labels = {"host": host, "version": version}
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def serve(self, address: str, port: int) -> None:
+        """Answer Prometheus on `address`:`port`; 0 is off.
+
+        Raises
+        ------
+        InvalidSettings
+            The address cannot be had.
+        """
+        if not port:
+            return
+        try:
+            start_http_server(port, address, self.registry)
+        except OSError as e:
+            raise InvalidSettings(
+                f"Prometheus port {address}:{port}: {e.strerror}; "
+                "choose another with --metrics-port, or none with 0"
+            ) from e
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric, as it is now."""
+        agent, grid, publisher = self._agent, self._agent.grid, self._agent.publisher
+        info = GaugeMetricFamily(
+            f"{PREFIX}_info", "The agent and its host; always 1", labels=list(self._labels)
+        )
+        info.add_metric(list(self._labels.values()), 1)
+        yield info
+        yield _gauge("channels", "Numbers in a tick", agent.channels)
+        yield _gauge("interval_seconds", "Time between two ticks", grid.interval_us / 1e6)
+        yield _counter("ticks", "Ticks taken", agent.ticks)
+        yield _counter("missed_ticks", "Ticks that were due and not taken", grid.missed)
+        yield _counter("clock_steps", "Times the wall clock was set", grid.steps)
+        yield _summary("jitter_seconds", "From a tick's time to its being taken", agent.jitter)
+        yield _gauge("jitter_max_seconds", "Greatest jitter since the start", agent.jitter.greatest)
+        yield _summary("tick_seconds", "Sampling, packing and handing over one tick", agent.work)
+        yield _counter("cpu_seconds", "CPU time of the agent, all threads", agent.cpu_seconds)
+        yield _gauge("resident_memory_bytes", "Memory of the agent", _resident_bytes())
+        yield _counters(
+            *("collector_seconds", "Time spent in a collector", "collector"),
+            agent.sampler.seconds,
+        )
+        yield _counters(
+            *("collector_errors", "Readings of a collector that failed", "collector"),
+            agent.sampler.errors,
+        )
+        yield _gauge("queued_messages", "Messages not acknowledged yet", len(publisher))
+        yield _counter("delivered_messages", "Messages acknowledged", publisher.delivered)
+        yield _counters("dropped_messages", "Messages given up", "reason", publisher.dropped)
+        yield _counter("payload_bytes", "Bytes sent, before compression", publisher.payload_bytes)
+        yield _counter("producer_rebuilds", "Producers replaced", publisher.rebuilt)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"{PREFIX}_{name}", text, value)
+
+
+def _counters(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
+    for key, value in dict(values).items():  # a copy: the agent goes on counting meanwhile
+        family.add_metric([key], value)
+    return family
+
+
+def _summary(name: str, text: str, spread: Spread) -> Metric:
+    return SummaryMetricFamily(f"{PREFIX}_{name}", text, spread.count, spread.total)
+
+
+def _resident_bytes() -> int:
+    """Return this process's resident memory (proc(5), /proc/pid/statm)."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * resource.getpagesize()
