@@ -192,11 +192,14 @@ class Container:
 
     def blocks_at(self, offsets: Iterable[int]) -> Iterator[Any]:
         """Yield the blocks that start at `offsets`; they have been walked over before."""
+        self.at = self._first
         with self.path.open("rb") as file:
             blocks = self._reader(file)
             for offset in offsets:
                 file.seek(offset)
-                yield next(blocks)
+                block = next(blocks)
+                self.at += block.size
+                yield block
 
     def damaged(self, size: int, why: Exception) -> None:
         """Note that `size` bytes are lost."""
@@ -235,6 +238,10 @@ class Recording:
                 f"{container.path} {holds(container.schema)}, not the layouts and telemetry "
                 "of this release"
             )
+
+    def dropped(self) -> dict[str, int]:
+        """Return what was left out on the way: nothing, here."""
+        return {}
 
     def __iter__(self) -> Iterator[Recorded]:
         """Yield every record in the order of the file."""
