@@ -34,10 +34,9 @@ GAUGE_FLOORS = {"bytes": 16 * 2.0**20, "pages": 4096.0}
 
 RATE_SHARE = 0.05
 RATE_FLOORS = {
-    "B": 1e6,
-    "%": 2.0,
-    "s": 0.02,
-    "share": 0.02,
+    "bytes": 1e6,
+    "percent": 2.0,
+    "ms": 20.0,
 }
 """Per second; by the part of the unit before the slash."""
 RATE_FLOOR = 20.0
@@ -104,7 +103,7 @@ def floors(level: NDArray[np.float64], channels: ChannelTable) -> NDArray[np.flo
     floor = np.empty(len(channels))
     for c, group in enumerate(groups):
         if channels.kind[c] == "gauge":
-            floor[c] = GAUGE_SHARE * largest[group]
+            floor[c] = max(GAUGE_FLOORS.get(group[1], 1.0), GAUGE_SHARE * largest[group])
         else:
             unit = channels.unit[c].partition("/")[0]
             floor[c] = max(RATE_FLOORS.get(unit, RATE_FLOOR), RATE_SHARE * level[c])
