@@ -1,0 +1,1 @@
+"""What Reveal costs, measured beside what it is compared with: ``python -m tests.bench``."""

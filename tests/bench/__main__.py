@@ -1,0 +1,27 @@
+"""Run the benches: all, or those named."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+BENCHES = {
+    "agent": "the agent's CPU at 100 ms, beside psutil reading the same files",
+}
+"""Modules of this package with ``main(as_json)``, and what each measures."""
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHES)))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a bench.")
+def main(names: tuple[str, ...], as_json: bool) -> None:
+    """Run the benches NAMES, by default all."""
+    for name in names or BENCHES:
+        if not as_json:
+            click.echo(f"{name}: {BENCHES[name]}")
+        import_module(f"tests.bench.{name}").main(as_json)
+
+
+if __name__ == "__main__":
+    main()
