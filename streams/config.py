@@ -15,6 +15,11 @@ class WorkerSettings(Section):
     lateness_ms: int = Field(
         1000, ge=0, description="how long a missing tick is waited for, milliseconds"
     )
+    silence_s: float = Field(
+        30.0,
+        gt=0,
+        description="a host unheard of for so long no longer holds back its partition, seconds",
+    )
     min_share: float = Field(
         0.8, gt=0, le=1, description="share of its ticks that a window needs to be scored"
     )

@@ -24,4 +24,9 @@ def new_pipeline(settings: WorkerSettings, layouts: Layouts, executor: Executor)
         min_share=settings.min_share,
         seed=settings.seed,
     )
-    return Pipeline(spec, scoring, keep_features=settings.publish_features)
+    return Pipeline(
+        spec,
+        scoring,
+        keep_features=settings.publish_features,
+        silence_s=settings.silence_s,
+    )
