@@ -1,106 +1,247 @@
-"""Reading numbers out of a text of words, fast as long as its words stay where they are.
+"""Text files of numbers between labels, read by position.
 
-A kernel file keeps its shape from read to read: the same labels at the same places, other
-numbers between them. So where each number stands is worked out once, by a planner that knows the
-format; after that a read is a split, a comparison of all labels in one go, and a pick of all
-numbers in one go. When a label moved, the plan is made anew.
+Nearly every kernel file is words and numbers whose places hardly ever change. So a file is split
+into tokens, the labels are compared with those of the plan in one go, and the numbers are taken
+from where the plan says they are. Only when a label moved is the text looked at line by line.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from producers.reading import Reader
+from producers.source import Derive, Field, Plan
+from schemas.records import Channel, Kind
 
-from producers.metric import Metric
+Tokens: TypeAlias = list[bytes]
+Pick: TypeAlias = Callable[[Tokens], Sequence[bytes]]
 
-LARGEST = float(2**64)
+SLOW_ABOVE_BYTES = 16 * 1024
+"""A file whose `slow` is set and that is larger is read once a second."""
 
-Words: TypeAlias = list[bytes]
-Planned: TypeAlias = list[tuple[Metric, int]]
-"""Metrics and the places of their numbers among the words of the text."""
-Planner: TypeAlias = Callable[[list[tuple[int, Words]]], Planned]
-"""Gets the lines, each as the place of its first word and its words."""
+_SLOW_NS = 950_000_000  # a second less what a tick may be late
+_NAN = float("nan")
 
 
-class NumberReader:
-    """Numbers of one kind of text.
+class Draft:
+    """What a planner found: which token is which number.
 
-    Attributes
-    ----------
-    metrics
-        What the numbers are: the same object as long as the shape of the text stays.
-    broken
-        Fields that were no number, or negative, or over 64 bits, by metric.
+    Every other token is a label, unless it is all digits: when a label changes, the file is
+    planned anew. Of several fields or channels with one name the first is taken.
     """
 
-    def __init__(self, plan: Planner, separators: bytes = b"") -> None:
-        self._plan = plan
-        self._table = bytes.maketrans(separators, b" " * len(separators)) if separators else None
-        self._count = -1
-        self._labels: tuple[bytes, ...] = ()
-        self._pick_labels: Callable[[Words], tuple[bytes, ...]] = tuple
-        self._pick_numbers: Callable[[Words], tuple[bytes, ...]] = tuple
-        self.metrics: tuple[Metric, ...] = ()
-        self.broken: Counter[str] = Counter()
+    def __init__(self) -> None:
+        self.fields: dict[str, tuple[int, Field]] = {}
+        self.direct: list[str] = []
+        self.channels: dict[tuple[str, str], Channel] = {}
+        self.derive: Derive | None = None
+        self.watched: set[int] = set()
 
-    def read(self, text: bytes) -> NDArray[np.float64]:
-        """Return the numbers of a text, shape ``(len(metrics),)``; NaN for a broken field."""
-        if self._table is not None:
-            text = text.translate(self._table)
-        words = text.split()
-        if len(words) != self._count or self._pick_labels(words) != self._labels:
-            self._make_plan(text, words)
-        picked = self._pick_numbers(words)
-        try:
-            numbers = np.array(list(map(float, picked)))
-        except ValueError:
-            return self._read_each(picked)
-        # One comparison finds what is negative, too large or not a number.
-        if not len(numbers) or (numbers.min() >= 0 and numbers.max() < LARGEST):
+    def channel(
+        self, at: int, channel: Channel, *, scale: float = 1.0, modulus: float = 0.0
+    ) -> None:
+        """Token `at` is this channel's level, or the counter whose rate it is."""
+        if (channel.metric, channel.device) in self.channels:
+            return
+        counter = channel.kind is Kind.RATE
+        self.field(at, Field(channel.label, counter, scale, modulus))
+        self.channels[channel.metric, channel.device] = channel
+        self.direct.append(channel.label)
+
+    def field(self, at: int, field: Field) -> None:
+        """Token `at` is a number from which channels are derived."""
+        self.fields.setdefault(field.key, (at, field))
+
+    def watch(self, at: int) -> None:
+        """Token `at` is a label although it is a number: look again when it changes."""
+        self.watched.add(at)
+
+    def derived(self, channels: Iterable[Channel], derive: Derive) -> None:
+        """Channels that `derive` makes from the levels and rates of all fields, in order."""
+        for channel in channels:
+            if (channel.metric, channel.device) in self.channels:
+                raise ValueError(f"channel {channel.label} is there twice")
+            self.channels[channel.metric, channel.device] = channel
+        self.derive = derive
+
+
+Planner: TypeAlias = Callable[[str], Draft]
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each line that is not empty: the number of its first token in the text, its tokens."""
+    at = 0
+    for line in text.split("\n"):
+        words = line.split()
+        if words:
+            yield at, words
+        at += len(words)
+
+
+def snake_case(name: str) -> str:
+    """Return ``in_segs`` for ``InSegs``, ``active_anon`` for ``Active(anon)``."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z]{2})", "_", name)
+    return re.sub(r"[^a-z0-9]+", "_", parted.lower()).strip("_")
+
+
+class TextFile:
+    """A source that is one text file.
+
+    What the labels say is believed when they say so twice: in the reading in between, the old
+    channels have what can still be found by name, and NaN for the rest. So one torn reading
+    changes no layout. A text without any number is never believed.
+
+    Parameters
+    ----------
+    path
+        The file, ``proc/meminfo``.
+    planner
+        Pure function from the text to what its numbers mean. Numbers of tokens are those of the
+        text as `prepare` left it.
+    remedy
+        Why it matters when it cannot be read, and what to do.
+    prepare
+        Pure function that cuts out what nobody needs, or parts what is not apart.
+    number
+        Converts one token; int is twice as fast as float.
+    slow
+        Read once a second where the file is large (`SLOW_ABOVE_BYTES`).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        planner: Planner,
+        *,
+        remedy: str,
+        prepare: Callable[[bytes], bytes] | None = None,
+        number: Callable[[bytes], float] = int,
+        slow: bool = False,
+    ) -> None:
+        self.path = path
+        self.remedy = remedy
+        self.problem = ""
+        self.bad_fields = 0
+        self._planner = planner
+        self._prepare = prepare
+        self._number = number
+        self._slow = slow
+        self._due_ns = 0
+        self._whole_lines = True
+        self._table = _NOTHING
+        self._pending = _NOTHING
+
+    @property
+    def plan(self) -> Plan:
+        """What the numbers of the newest reading mean."""
+        return self._table.plan
+
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:
+        """Read and parse the file; None when it is a slow one's turn later."""
+        if self._slow and mono_ns < self._due_ns:
+            return None
+        text = reader.read(self.path)
+        if not isinstance(text, bytes):
+            self.problem = f"{self.path}: {text.reason}"
+            return self.plan.blank
+        if self._slow and len(text) > SLOW_ABOVE_BYTES:
+            self._due_ns = mono_ns + _SLOW_NS
+        return self.parse(text)
+
+    def parse(self, text: bytes) -> Sequence[float]:
+        """Return the numbers of a text, as many as ``plan.fields``; NaN where unknown."""
+        self.problem = ""
+        if not text.endswith(b"\n"):
+            text = self._without_torn_line(text)
+        if self._prepare is not None:
+            text = self._prepare(text)
+        tokens = text.split()
+        table = self._table
+        if table.fits(tokens):
+            self._pending = _NOTHING
+            return self._numbers(table.pick(tokens))
+        return self._replan(text, tokens)
+
+    def _replan(self, text: bytes, tokens: Tokens) -> Sequence[float]:
+        fresh = _Table.of(self._planner(text.decode("ascii", "replace")), tokens)
+        if not fresh.plan.fields:
+            self.problem = f"{self.path}: no number where one was expected"
+            return self.plan.blank
+        numbers = self._numbers(fresh.pick(tokens))
+        if self._table is _NOTHING or self._pending.fits(tokens):
+            self._table, self._pending = fresh, _NOTHING
             return numbers
-        return self._read_each(picked)
+        self._pending = fresh
+        found = {f.key: value for f, value in zip(fresh.plan.fields, numbers, strict=True)}
+        return [found.get(f.key, _NAN) for f in self._table.plan.fields]
 
-    def _read_each(self, picked: Sequence[bytes]) -> NDArray[np.float64]:
-        out = np.full(len(picked), np.nan)
-        for i, word in enumerate(picked):
-            try:
-                number = float(word)
-            except ValueError:
-                number = math.nan
-            if 0 <= number < LARGEST:
-                out[i] = number
-            else:
-                self.broken[self.metrics[i].label] += 1
-        return out
+    def _numbers(self, tokens: Sequence[bytes]) -> Sequence[float]:
+        number = self._number
+        try:
+            return list(map(number, tokens))
+        except ValueError:
+            return [self._one(token) for token in tokens]
 
-    def _make_plan(self, text: bytes, words: Words) -> None:
-        lines: list[tuple[int, Words]] = []
-        at = 0
-        for line in text.splitlines():
-            if line_words := line.split():
-                lines.append((at, line_words))
-                at += len(line_words)
-        planned = self._plan(lines)
-        metrics = tuple(metric for metric, _ in planned)
-        if metrics != self.metrics:
-            self.metrics = metrics
-        self._count = len(words)
-        self._pick_numbers = _picker([place for _, place in planned])
-        self._pick_labels = _picker([place for place, _ in lines])
-        self._labels = self._pick_labels(words)
+    def _one(self, token: bytes) -> float:
+        try:
+            return self._number(token)
+        except ValueError:
+            self.bad_fields += 1
+            return _NAN
+
+    def _without_torn_line(self, text: bytes) -> bytes:
+        """Drop the last line where it is torn: half a number would pass for a whole one."""
+        if self._table is _NOTHING:
+            self._whole_lines = False
+        return text[: text.rfind(b"\n") + 1] if self._whole_lines else text
 
 
-def _picker(places: Sequence[int]) -> Callable[[Words], tuple[bytes, ...]]:
-    """Return a function that picks words by place, as a tuple even for none or one."""
+class _Table:
+    """A plan with the places of its labels and numbers among the tokens."""
+
+    def __init__(self, plan: Plan, size: int, labels: Pick, names: Sequence[bytes], pick: Pick):
+        self.plan = plan
+        self.pick = pick
+        self._size = size
+        self._labels = labels
+        self._names = names
+
+    @staticmethod
+    def of(draft: Draft, tokens: Tokens) -> _Table:
+        keys = list(draft.fields)
+        places = [draft.fields[key][0] for key in keys]
+        taken = set(places)
+        labels = _picker(
+            [
+                i
+                for i, token in enumerate(tokens)
+                if i not in taken and (i in draft.watched or not token.isdigit())
+            ]
+        )
+        order = {key: i for i, key in enumerate(keys)}
+        plan = Plan(
+            fields=tuple(draft.fields[key][1] for key in keys),
+            channels=tuple(draft.channels.values()),
+            direct=tuple(order[key] for key in draft.direct),
+            derive=draft.derive,
+        )
+        return _Table(plan, len(tokens), labels, labels(tokens), _picker(places))
+
+    def fits(self, tokens: Tokens) -> bool:
+        return len(tokens) == self._size and self._labels(tokens) == self._names
+
+
+def _picker(places: Sequence[int]) -> Pick:
+    if len(places) == 1:
+        only = places[0]
+        return lambda tokens: (tokens[only],)
     if not places:
         return lambda _: ()
-    if len(places) == 1:
-        place = places[0]
-        return lambda words: (words[place],)
-    return itemgetter(*places)
+    pick: Pick = itemgetter(*places)
+    return pick
+
+
+_NOTHING = _Table(Plan(), -1, _picker(()), (), _picker(()))

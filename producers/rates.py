@@ -1,130 +1,188 @@
-"""Counters become rates, and nothing that happens to a counter becomes a spike.
+"""Counters to rates, all fields of a host at once.
 
-| seen | taken for | rate | goes on from |
-|---|---|---|---|
-| first number | hotplug | NaN | it |
-| NaN | broken field | NaN | last good number |
-| 0 after a number | momentary zero, or a reset | NaN | last good number |
-| a little less | step back (idle and iowait do it) | 0 | last good number |
-| much less, near `wrap` before | wrap | over the wrap | it |
-| much less | reset | NaN | it |
+Readings come as an array with a time on the monotonic clock. For a counter that only grows the
+rate is its growth over the time since its own last good reading. Everything else is told apart:
+
+============== ============================================= =========================
+what           how it looks                                  what comes out
+============== ============================================= =========================
+first sight    no reading before                             NaN
+wrap           drop, the modulus is known, and the growth    the growth over the wrap
+               over the wrap is in line with earlier rates
+momentary zero 0 after something else                        NaN; the next reading goes
+                                                             on from the last good one
+step back      a drop of a thousandth at most: per-core sums 0; growth counts again
+               that the kernel reads without a lock          from the highest value seen
+reset          any other drop, or one of the last two that   NaN, and a new start
+               stays for `PATIENCE` readings
+not a number   NaN, negative, or 2^63 and more               NaN, as if not read
+============== ============================================= =========================
+
+So a rate is never negative and never more than the counter truly grew. 64-bit counters never
+wrap. Above 2^53 a float64 is 2 off at most, which no rate shows.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from producers.metric import Metric
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-STEP_BACK_SHARE = 0.01
-STEP_BACK_COUNTS = 16.0
-"""A counter that falls by at most this share, or by so many counts, stepped back."""
-WRAP_MARGIN = 0.25
-"""A wrap is believed from the last quarter of the range to the first."""
+    from producers.source import Doubles, Field
+
+PATIENCE = 10
+"""Readings for which a counter may stay below its last good value before that is a reset."""
+
+STEP_BACK = 1e-3
+"""Share of its value by which a counter may step back."""
+
+STEP_BACK_COUNTS = 3
+"""Counts by which it may step back however small it is."""
+
+WRAP_GROWTH = 4.0
+"""A wrap is believed when it means at most so many times the highest rate seen."""
+
+OVERFLOW = 2.0**63
+"""No counter gets there; the kernel's own small negative numbers, read as unsigned, do."""
+
+_SECOND_NS = 1e9
 
 
 class Rates:
-    """Last good number of each metric of a source, and when it was read.
+    """State of the counters of one host.
 
     Attributes
     ----------
-    events
-        What happened to counters: ``reset``, ``wrap``, ``step_back``, ``zero``.
+    rejected
+        Fields of the newest reading that were negative or 2^63 and more, as places in `fields`.
     """
 
-    def __init__(self) -> None:
-        self.events: Counter[str] = Counter()
-        self._metrics: tuple[Metric, ...] = ()
-        self._last = np.empty(0)
-        self._last_s = np.empty(0)
-        self._counter = np.empty(0, np.bool_)
-        self._scale = np.empty(0)
-        self._wrap = np.empty(0)
+    def __init__(self, fields: Sequence[Field] = ()) -> None:
+        self._fields: tuple[Field, ...] = ()
+        self._place: dict[str, int] = {}  # of a counter among the counters
+        self._last: Doubles = np.empty(0)
+        self._seen: NDArray[np.int64] = np.empty(0, np.int64)
+        self._below: NDArray[np.int64] = np.empty(0, np.int64)
+        self._peak: Doubles = np.empty(0)
+        self._at = -1
+        self._even = False  # every counter had a good reading at `_at`
+        self.rejected: NDArray[np.intp] = np.empty(0, np.intp)
+        self.relayout(fields)
 
-    def update(
-        self, metrics: tuple[Metric, ...], numbers: NDArray[np.float64], mono_ns: int
-    ) -> NDArray[np.float64]:
-        """Return the published values, ``(len(metrics),)``; NaN where there is none.
+    def relayout(self, fields: Sequence[Field]) -> None:
+        """Take other fields. Those whose keys were there before keep their history."""
+        old = self._place
+        kept = (self._last, self._seen, self._below, self._peak)
+        self._fields = tuple(fields)
+        counters = [i for i, f in enumerate(self._fields) if f.counter]
+        levels = [i for i, f in enumerate(self._fields) if not f.counter]
+        self._counters = np.array(counters, np.intp)
+        self._levels = np.array(levels, np.intp)
+        self._scale = np.array([self._fields[i].scale for i in counters], np.float64)
+        self._level_scale = np.array([self._fields[i].scale for i in levels], np.float64)
+        self._modulus = np.array([self._fields[i].modulus for i in counters], np.float64)
+        n = len(counters)
+        self._last = np.full(n, np.nan)
+        self._seen = np.zeros(n, np.int64)
+        self._below = np.zeros(n, np.int64)
+        self._peak = np.zeros(n)
+        self._place = {self._fields[i].key: place for place, i in enumerate(counters)}
+        both = [(old[key], place) for key, place in self._place.items() if key in old]
+        if both:
+            was, now = np.array(both, np.intp).T
+            for new, before in zip(
+                (self._last, self._seen, self._below, self._peak), kept, strict=True
+            ):
+                new[now] = before[was]
+        self._even = False
+
+    def update(self, values: Doubles, mono_ns: int) -> Doubles:
+        """Return levels and rates, each times its scale; NaN where unknown.
 
         Parameters
         ----------
-        metrics
-            What the numbers are; a metric that was there before keeps its history.
-        numbers
-            As read; NaN where a field was broken.
+        values
+            Shape ``(fields,)``: the newest reading.
         mono_ns
-            When they were read, on the monotonic clock.
+            When, on the monotonic clock, nanoseconds. A reading that is not later than the one
+            before gives NaN for every rate and changes nothing.
         """
-        if metrics is not self._metrics:
-            self._rearrange(metrics)
-        now = mono_ns / 1e9
-        delta = numbers - self._last
-        elapsed = now - self._last_s
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = np.where(self._counter, delta / elapsed, numbers)
-            odd = self._counter & ~(delta >= 0)
-        odd |= self._counter & ~(elapsed > 0)
-        keep = None
-        if odd.any():
-            keep = self._judge(np.flatnonzero(odd), numbers, delta, elapsed, values)
-        values *= self._scale
-        if keep is None or not len(keep):
-            self._last = numbers.copy()
-            self._last_s[:] = now
-        else:
-            good = np.ones(len(numbers), np.bool_)
-            good[keep] = False
-            self._last[good] = numbers[good]
-            self._last_s[good] = now
-        return values
+        out = np.empty(len(values))
+        level = values[self._levels] * self._level_scale
+        out[self._levels] = level
+        if self.rejected.size:
+            self.rejected = np.empty(0, np.intp)
+        if not np.isfinite(level.sum()) and np.isinf(level).any():
+            infinite = np.isinf(level)
+            self._reject(self._levels[infinite])
+            out[self._levels[infinite]] = np.nan
+        now = values[self._counters]
+        if mono_ns <= self._at:
+            out[self._counters] = np.nan
+            return out
+        rate = self._steady(now, mono_ns)
+        if rate is None:
+            rate = self._careful(now, mono_ns)
+        self._at = mono_ns
+        out[self._counters] = rate * self._scale
+        return out
 
-    def _judge(
-        self,
-        places: NDArray[np.intp],
-        numbers: NDArray[np.float64],
-        delta: NDArray[np.float64],
-        elapsed: NDArray[np.float64],
-        values: NDArray[np.float64],
-    ) -> NDArray[np.intp]:
-        """Set the values of counters that did not simply grow; return those that keep history."""
-        keep = []
-        for i in places:
-            number, last, wrap = numbers[i], self._last[i], self._wrap[i]
-            values[i] = np.nan
-            if np.isnan(number):
-                keep.append(i)
-            elif np.isnan(last):
-                pass  # the first number: its rate comes with the next
-            elif elapsed[i] <= 0:
-                keep.append(i)
-            elif number == 0:
-                # Told from a reset by what comes next: less than before, or more.
-                self.events["zero"] += 1
-                keep.append(i)
-            elif wrap and last > (1 - WRAP_MARGIN) * wrap and number < WRAP_MARGIN * wrap:
-                self.events["wrap"] += 1
-                values[i] = (delta[i] + wrap) / elapsed[i]
-            elif -delta[i] <= max(STEP_BACK_SHARE * last, STEP_BACK_COUNTS):
-                self.events["step_back"] += 1
-                values[i] = 0
-                keep.append(i)
-            else:
-                self.events["reset"] += 1
-        return np.array(keep, np.intp)
+    def _steady(self, now: Doubles, mono_ns: int) -> Doubles | None:
+        """Return the rates when every counter was read before and grew since; else None."""
+        if not self._even or not now.size:
+            return None
+        delta: Doubles = now - self._last
+        # A NaN makes the comparison false.
+        if not (delta.min() >= 0 and now.max() < OVERFLOW):
+            return None
+        delta *= _SECOND_NS / (mono_ns - self._at)
+        np.maximum(self._peak, delta, out=self._peak)
+        self._last = now
+        return delta
 
-    def _rearrange(self, metrics: tuple[Metric, ...]) -> None:
-        """Carry the history over to another set of metrics, by name and device."""
-        before = {(m.name, m.device): i for i, m in enumerate(self._metrics) if m.counter}
-        last, last_s = np.full(len(metrics), np.nan), np.full(len(metrics), np.nan)
-        for i, m in enumerate(metrics):
-            j = before.get((m.name, m.device)) if m.counter else None
-            if j is not None:
-                last[i], last_s[i] = self._last[j], self._last_s[j]
-        self._last, self._last_s = last, last_s
-        self._metrics = metrics
-        self._counter = np.array([m.counter for m in metrics], np.bool_)
-        self._scale = np.array([m.scale for m in metrics], np.float64)
-        self._wrap = np.array([m.wrap for m in metrics], np.float64)
+    def _careful(self, now: Doubles, mono_ns: int) -> Doubles:
+        if self._even:
+            self._seen[:] = self._at
+        known = ~np.isnan(self._last)
+        valid = (now >= 0) & (now < OVERFLOW)
+        wrong = ~valid & ~np.isnan(now)
+        if wrong.any():
+            self._reject(self._counters[wrong])
+        seconds = (mono_ns - self._seen) / _SECOND_NS
+        # Placeholders where a value is missing, so that no comparison meets a NaN.
+        here = np.where(valid, now, 0.0)
+        there = np.where(known, self._last, 0.0)
+        delta = here - there
+        both = valid & known
+        back = both & (delta < 0)
+        patient = back & (self._below < PATIENCE)
+        over = delta + self._modulus
+        wrap = back & (self._modulus > 0) & (over >= 0)
+        wrap &= over <= WRAP_GROWTH * self._peak * seconds
+        zero = patient & ~wrap & (here == 0)
+        step = patient & ~wrap & ~zero
+        step &= -delta <= np.maximum(STEP_BACK_COUNTS, STEP_BACK * there)
+        grown = both & ~back
+
+        rate = np.full(len(now), np.nan)
+        rate[grown] = delta[grown] / seconds[grown]
+        rate[wrap] = over[wrap] / seconds[wrap]
+        np.fmax(self._peak, rate, out=self._peak)
+        rate[step] = 0.0
+
+        wait = zero | step
+        keep = wait | ~valid
+        self._last = np.where(keep, self._last, now)
+        # After a step back the value stays and time goes on: the growth that comes is the next
+        # reading's alone. After a zero or a gap the next rate is the mean since the last good one.
+        self._seen = np.where(keep & ~step, self._seen, mono_ns)
+        self._below = np.where(wait, self._below + 1, np.where(valid, 0, self._below))
+        self._even = bool((self._seen == mono_ns).all() and not np.isnan(self._last).any())
+        return rate
+
+    def _reject(self, places: NDArray[np.intp]) -> None:
+        self.rejected = np.concatenate((self.rejected, places))

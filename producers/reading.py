@@ -1,127 +1,160 @@
-"""How collectors read kernel files: one object, whatever the files come from.
+"""Reading kernel files: from this machine, or from memory.
 
-Paths are relative to the root of the machine: ``proc/stat``, ``sys/block/sda/stat``.
+Collectors name files by their path below the root, ``proc/stat`` or ``sys/class/net``, and never
+open one themselves. So the same collectors run on a host, in a container that has the host's
+/proc mounted elsewhere, in tests and over raw recordings.
 """
 
 from __future__ import annotations
 
-import errno
-import fnmatch
+import contextlib
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol, Self
 
-_SLACK = 2
-_PAGE = 4096
-_GONE = (errno.ENODEV, errno.ESTALE, errno.ENOENT, errno.EBADF)
+_FIRST_BYTES = 65536
+_MARGIN_BYTES = 512
+_RETRY_READS = 10
+"""A file that is not there is looked for at every tenth read: opening costs more than reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why there is no text. `absent` tells what does not exist from what may not be read."""
+
+    path: str
+    reason: str
+    absent: bool
 
 
 class Reader(Protocol):
-    """What a collector sees of a machine."""
+    """Gives the text of kernel files."""
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content; OSError says why it cannot be had."""
-        ...
+    def read(self, path: str) -> bytes | Unreadable:
+        """Return the whole file as it is now, or why not. Raises nothing."""
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a shell pattern, sorted."""
-        ...
+        """Return the paths that match, sorted; ``*`` stands for part of one name."""
 
 
-class FileReader:
-    """Reads the files of a running kernel.
+@dataclass(slots=True)
+class _File:
+    descriptor: int
+    size: int
 
-    Descriptors stay open and files are read again with `pread`, into a buffer a little larger
-    than the file was: opening each time costs more than twice as much, and so does a buffer that
-    is much too large, since the kernel clears it.
+
+class SystemReader:
+    """Reads the kernel's own files, each opened once and read again from its start.
+
+    A read asks for a little more than the file had last time: a buffer that is much too large
+    costs more than opening the file anew. It goes on until the kernel says that there is no more,
+    since one read gives at most a page of a file that the kernel makes line by line (seq_file).
 
     Parameters
     ----------
     proc, sys
-        Where the two file systems are mounted, for example ``/host/proc`` in a container.
+        Where these are mounted: ``/host/proc`` in a container. With another root, files below
+        ``proc/net`` are still those of the network namespace that the reader itself is in.
     """
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
         self._roots = {"proc": proc, "sys": sys}
-        self._open: dict[str, tuple[int, int]] = {}
+        self._files: dict[str, _File] = {}
+        self._missing: dict[str, tuple[Unreadable, int]] = {}
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content, read in one piece."""
-        entry = self._open.get(path)
-        if entry is not None:
+    def read(self, path: str) -> bytes | Unreadable:
+        """Return the whole file as it is now, or why not."""
+        file = self._files.get(path)
+        if file is not None:
             try:
-                return self._read(path, *entry)
-            except OSError as e:
-                self._close(path)
-                if e.errno not in _GONE:
-                    raise
-        fd = os.open(self._real(path), os.O_RDONLY | os.O_CLOEXEC)
-        return self._read(path, fd, _PAGE)
+                return _whole(file)
+            except OSError:
+                # The device left, or its driver was loaded again: the name may be there anew.
+                self._forget(path)
+        elif path in self._missing:
+            missing, wait = self._missing[path]
+            if wait > 0:
+                self._missing[path] = (missing, wait - 1)
+                return missing
+        return self._open(path)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a shell pattern, sorted."""
+        """Return the paths that match, sorted."""
         top, _, rest = pattern.partition("/")
         root = self._roots[top]
-        return sorted(f"{top}/{p.relative_to(root)}" for p in root.glob(rest))
+        return sorted(f"{top}/{p.relative_to(root).as_posix()}" for p in root.glob(rest))
 
     def close(self) -> None:
-        """Close every file."""
-        for path in list(self._open):
-            self._close(path)
+        """Close every file. A later read opens it again."""
+        for path in list(self._files):
+            self._forget(path)
 
-    def _read(self, path: str, fd: int, size: int) -> bytes:
-        while True:
-            try:
-                data = os.pread(fd, size, 0)
-            except OSError:
-                self._open[path] = fd, size
-                raise
-            if len(data) < size:
-                break
-            size *= _SLACK
-        # Next time, room for what it was and half as much.
-        fit = -(-(len(data) * 3 // 2 + 1) // _PAGE) * _PAGE
-        self._open[path] = fd, max(fit, _PAGE)
-        return data
+    def __enter__(self) -> Self:
+        return self
 
-    def _real(self, path: str) -> Path:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, path: str) -> bytes | Unreadable:
         top, _, rest = path.partition("/")
-        return self._roots[top] / rest
+        descriptor = -1
+        try:
+            descriptor = os.open(self._roots[top] / rest, os.O_RDONLY | os.O_CLOEXEC)
+            file = _File(descriptor, _FIRST_BYTES)
+            text = _whole(file)
+        except OSError as e:
+            if descriptor >= 0:
+                os.close(descriptor)
+            absent = isinstance(e, FileNotFoundError | NotADirectoryError)
+            missing = Unreadable(path, e.strerror or type(e).__name__, absent)
+            self._missing[path] = (missing, _RETRY_READS - 1)
+            return missing
+        file.size = len(text) + _MARGIN_BYTES
+        self._files[path] = file
+        self._missing.pop(path, None)
+        return text
 
-    def _close(self, path: str) -> None:
-        fd, _ = self._open.pop(path)
-        os.close(fd)
+    def _forget(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._files.pop(path).descriptor)
+
+
+def _whole(file: _File) -> bytes:
+    text = os.pread(file.descriptor, file.size, 0)
+    more = os.pread(file.descriptor, file.size, len(text)) if text else b""
+    if not more:
+        return text
+    parts = [text]
+    at = len(text)
+    while more:
+        parts.append(more)
+        at += len(more)
+        more = os.pread(file.descriptor, file.size, at)
+    if len(parts[0]) == file.size:
+        file.size = at + _MARGIN_BYTES
+    return b"".join(parts)
 
 
 class MemoryReader:
-    """Reads files from a dictionary: tests, and recordings of raw kernel files.
+    """Files from a mapping of path to text: for tests, and for raw recordings.
 
-    Parameters
-    ----------
-    files
-        Contents by path; replace it by assigning to `files`.
-    host
-        Prefix of files that are this host's own: with ``rank0``, ``rank0:proc/net/dev`` is
-        found as ``proc/net/dev``.
+    Assign `files` to move on to the next sample. `prefix` goes before every path: what one of
+    several hosts in a recording has for itself (``rank0:proc/net/dev``).
     """
 
-    def __init__(self, files: Mapping[str, bytes], host: str = "") -> None:
-        self.files = files
-        self._prefix = f"{host}:" if host else ""
+    def __init__(self, files: Mapping[str, bytes] | None = None, prefix: str = "") -> None:
+        self.files: Mapping[str, bytes] = {} if files is None else files
+        self.prefix = prefix
 
-    def read(self, path: str) -> bytes:
-        """Return a file's content; FileNotFoundError when there is none."""
-        files = self.files
-        data = files.get(self._prefix + path) if self._prefix else None
-        if data is None:
-            data = files.get(path)
-        if data is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return data
+    def read(self, path: str) -> bytes | Unreadable:
+        """Return the text under this path."""
+        text = self.files.get(self.prefix + path)
+        return Unreadable(path, "not in the recording", absent=True) if text is None else text
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a shell pattern, sorted."""
-        size = len(self._prefix)
-        names = (n[size:] if size and n.startswith(self._prefix) else n for n in self.files)
-        return sorted({n for n in names if fnmatch.fnmatchcase(n, pattern)})
+        """Return the paths that match, sorted."""
+        depth = pattern.count("/")
+        names = (p.removeprefix(self.prefix) for p in self.files if p.startswith(self.prefix))
+        return sorted(p for p in names if p.count("/") == depth and PurePosixPath(p).match(pattern))

@@ -1,161 +1,298 @@
-"""All collectors of a host, once a tick, as one array of published values and its layout."""
+"""One sample of a host: read every source, turn counters into rates, say what it all means.
+
+A `Group` is collectors that are read together over one reader. A `Sampler` is one host: its own
+group, and groups that it shares with other hosts on the same machine. A shared group reads once
+per time, however many samplers ask for it::
+
+    machine = Group([make() for make in MACHINE], recorded)
+    for rank in ("rank0", "rank1"):
+        own = MemoryReader(files, prefix=f"{rank}:")
+        Sampler([make() for make in NAMESPACE], own, host=rank, ..., shared=[machine])
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from producers.collector import Collector, Reading
-from producers.metric import Metric
 from producers.rates import Rates
 from producers.reading import Reader
-from schemas.records import Floats, Layout, layout_fingerprint
+from producers.source import Collector, Doubles, Field, Plan, Source
+from schemas.records import Channel, Floats, Layout, layout_fingerprint
+
+log = logging.getLogger(__name__)
+
+_NOT_READ = -1
+
+
+@dataclass(slots=True)
+class CollectorStats:
+    """What one collector cost and what went wrong in it, since the start.
+
+    Attributes
+    ----------
+    seconds, last_seconds
+        Reading and parsing, all samples and the newest one.
+    failures
+        By reason: a source raised, or brought nothing although it had before.
+    bad_fields
+        Numbers that were none: not digits, negative, or beyond any counter.
+    """
+
+    seconds: float = 0.0
+    last_seconds: float = 0.0
+    failures: Counter[str] = field(default_factory=Counter)
+    bad_fields: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One tick. `values` has shape ``(channels,)``, NaN where a value was not available.
-
-    The array is written again by the next tick: copy what is to last.
-    """
+    """The values of one instant, shape ``(channels,)``, in the order of `layout`."""
 
     layout: Layout
     values: Floats
 
 
-class Source:
-    """A collector, the rates of its counters, and what its last read gave.
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A source in its group: its plan, and where its fields and channels are."""
 
-    A source may serve several samplers, which then share its reads: a second call for the same
-    instant returns the same values.
+    source: Source
+    stats: CollectorStats
+    collector: str
+    plan: Plan = field(default_factory=Plan)
+    fields: slice = field(default_factory=lambda: slice(0, 0))
+    channels: slice = field(default_factory=lambda: slice(0, 0))
+    bad_fields: int = 0
+
+
+class Group:
+    """Collectors that are read together.
 
     Attributes
     ----------
-    errors
-        Reads that failed, by reason.
-    seconds
-        Time spent reading so far.
-    """
-
-    def __init__(self, collector: Collector, reader: Reader) -> None:
-        self.collector = collector
-        self.rates = Rates()
-        self.errors: Counter[str] = Counter()
-        self.seconds = 0.0
-        self.metrics: tuple[Metric, ...] = ()
-        self.values = np.empty(0)
-        self._reader = reader
-        self._at = -1
-        self._reading: Reading | None = None
-
-    def sample(self, mono_ns: int) -> None:
-        """Read, and turn counters into rates."""
-        if mono_ns == self._at:
-            return
-        self._at = mono_ns
-        started = time.perf_counter()
-        try:
-            reading = self.collector.read(self._reader)
-            if reading is not self._reading:  # the same object: held since an earlier tick
-                self.values = self.rates.update(reading.metrics, reading.numbers, mono_ns)
-                self._reading, self.metrics = reading, reading.metrics
-        except Exception as e:  # whatever a kernel file brings about costs this source only
-            reason = e.strerror if isinstance(e, OSError) and e.strerror else repr(e)
-            self.errors[reason] += 1
-            self.values = np.full(len(self.metrics), np.nan)
-        self.seconds += time.perf_counter() - started
-
-
-class Sampler:
-    """All sources of one host.
-
-    Parameters
-    ----------
-    collectors
-        What to read; or sources, where several hosts share them.
-    reader
-        Where to read it from.
-    host, interval_us, agent_version, boot_id
-        For the layout.
+    channels
+        What the values of the newest collection mean; the same object until that changes.
+    stats
+        By collector's name.
     """
 
     def __init__(
         self,
-        collectors: Sequence[Collector | Source],
+        collectors: Iterable[Collector],
+        reader: Reader,
+        *,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._reader = reader
+        self._clock_ns = clock_ns
+        self.stats: dict[str, CollectorStats] = {}
+        self._collectors: list[tuple[CollectorStats, list[_Part]]] = []
+        for collector in collectors:
+            if collector.name in self.stats:
+                raise ValueError(f"two collectors are called {collector.name}")
+            stats = self.stats[collector.name] = CollectorStats()
+            parts = [_Part(source, stats, collector.name) for source in collector.sources]
+            self._collectors.append((stats, parts))
+        self._parts = [part for _, parts in self._collectors for part in parts]
+        self.channels: tuple[Channel, ...] = ()
+        self._rates = Rates()
+        self._direct_from = np.empty(0, np.intp)
+        self._direct_to = np.empty(0, np.intp)
+        self._at = _NOT_READ
+        self._all: Doubles = np.empty(0)
+        self._values: Floats = np.empty(0, np.float32)
+
+    def collect(self, mono_ns: int) -> Floats:
+        """Return the values at `mono_ns`, shape ``(channels,)``; NaN where unknown.
+
+        Asked for the same time again, it returns the same array without reading.
+        """
+        if mono_ns == self._at:
+            return self._values
+        numbers: list[float] = []
+        held: list[_Part] = []
+        changed = False
+        before = self._clock_ns()
+        for stats, parts in self._collectors:
+            for part in parts:
+                plan = part.plan
+                read = self._read(part, mono_ns)
+                if read is None:
+                    held.append(part)
+                    read = part.plan.blank
+                numbers += read
+                changed |= part.plan is not plan
+            after = self._clock_ns()
+            stats.last_seconds = (after - before) / 1e9
+            stats.seconds += stats.last_seconds
+            before = after
+        if changed:
+            self._rebuild()
+        levels = self._rates.update(_doubles(numbers), mono_ns)
+        if self._rates.rejected.size:
+            self._count_rejected()
+        self._all = self._assemble(levels, held)
+        self._values = self._all.astype(np.float32)
+        self._values.flags.writeable = False
+        self._at = mono_ns
+        return self._values
+
+    def _read(self, part: _Part, mono_ns: int) -> Sequence[float] | None:
+        source = part.source
+        try:
+            read = source.read(self._reader, mono_ns)
+            part.plan = source.plan
+            if source.bad_fields != part.bad_fields:
+                part.stats.bad_fields += source.bad_fields - part.bad_fields
+                part.bad_fields = source.bad_fields
+            if read is None:
+                return None
+            if source.problem and part.plan.fields:
+                self._failed(part, source.problem)
+            if len(read) != len(part.plan.fields):
+                self._failed(part, f"{len(read)} numbers for {len(part.plan.fields)} fields")
+                return part.plan.blank
+        except Exception as e:
+            self._failed(part, f"{source.path}: {type(e).__name__}: {e}", e)
+            return part.plan.blank
+        return read
+
+    def _failed(self, part: _Part, reason: str, error: Exception | None = None) -> None:
+        if reason not in part.stats.failures:
+            log.warning("collector %s: %s", part.collector, reason, exc_info=error)
+        part.stats.failures[reason] += 1
+
+    def _count_rejected(self) -> None:
+        for part in self._parts:
+            at = part.fields
+            hit = (self._rates.rejected >= at.start) & (self._rates.rejected < at.stop)
+            part.stats.bad_fields += int(np.count_nonzero(hit))
+
+    def _assemble(self, levels: Doubles, held: Sequence[_Part]) -> Doubles:
+        every = np.empty(len(self.channels))
+        every[self._direct_to] = levels[self._direct_from]
+        for part in self._parts:
+            if part.plan.derive is not None:
+                at = slice(part.channels.start + len(part.plan.direct), part.channels.stop)
+                try:
+                    every[at] = part.plan.derive(levels[part.fields])
+                except Exception as e:
+                    self._failed(part, f"{part.source.path}: {type(e).__name__}: {e}", e)
+                    every[at] = np.nan
+        for part in held:
+            every[part.channels] = self._all[part.channels]
+        return every
+
+    def _rebuild(self) -> None:
+        """Lay fields and channels out anew. What was there before keeps its history."""
+        fields: list[Field] = []
+        channels: list[Channel] = []
+        direct_from: list[int] = []
+        direct_to: list[int] = []
+        old = self._all
+        kept: list[tuple[slice, slice]] = []
+        for part in self._parts:
+            plan = part.plan
+            was = part.channels
+            first, at = len(fields), len(channels)
+            direct_from += [first + i for i in plan.direct]
+            direct_to += range(at, at + len(plan.direct))
+            # Two files may use one key; a file's path tells them apart.
+            fields += (
+                Field(f"{part.source.path} {f.key}", f.counter, f.scale, f.modulus)
+                for f in plan.fields
+            )
+            channels += plan.channels
+            part.fields = slice(first, len(fields))
+            part.channels = slice(at, len(channels))
+            if was.stop - was.start == len(plan.channels):
+                kept.append((part.channels, was))
+        self.channels = tuple(channels)
+        self._direct_from = np.array(direct_from, np.intp)
+        self._direct_to = np.array(direct_to, np.intp)
+        self._rates.relayout(fields)
+        self._all = np.full(len(channels), np.nan)
+        for now, was in kept:
+            self._all[now] = old[was]
+
+
+def _doubles(numbers: list[float]) -> Doubles:
+    try:
+        return np.fromiter(numbers, np.float64, len(numbers))
+    except OverflowError:  # an integer of more than 308 digits
+        return np.array([n if abs(n) < 1e300 else np.inf for n in numbers], np.float64)
+
+
+class Sampler:
+    """One host, sampled whenever it is asked.
+
+    Parameters
+    ----------
+    collectors
+        The host's own.
+    reader
+        Where they read.
+    host, interval_us, agent_version, boot_id
+        What the layout says beside the channels.
+    shared
+        Groups that other samplers ask too. Their channels come first.
+    """
+
+    def __init__(
+        self,
+        collectors: Iterable[Collector],
         reader: Reader,
         *,
         host: str,
         interval_us: int,
         agent_version: str,
         boot_id: str,
+        shared: Sequence[Group] = (),
     ) -> None:
-        self.sources = [c if isinstance(c, Source) else Source(c, reader) for c in collectors]
-        self._host = host
-        self._interval_us = interval_us
-        self._agent_version = agent_version
-        self._boot_id = boot_id
-        self._parts: list[tuple[Metric, ...]] = []
-        self._values = np.empty(0, np.float32)
-        self._places: list[slice] = []
-        self._layout: Layout | None = None
+        self._groups = (*shared, Group(collectors, reader))
+        self._seen: tuple[tuple[Channel, ...], ...] = ()
+        self._layout = Layout(
+            host, layout_fingerprint((), interval_us), agent_version, boot_id, interval_us, ()
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """What the values of the newest sample mean; without channels before the first."""
+        return self._layout
+
+    @property
+    def stats(self) -> Mapping[str, CollectorStats]:
+        """What each collector cost and what went wrong, by its name."""
+        return {name: stats for group in self._groups for name, stats in group.stats.items()}
 
     def sample(self, mono_ns: int) -> Sample:
-        """Read everything now; `mono_ns` is the time on the monotonic clock."""
-        layout, parts = self._layout, self._parts
-        for source in self.sources:
-            source.sample(mono_ns)
-        if layout is None or any(
-            s.metrics is not p for s, p in zip(self.sources, parts, strict=True)
-        ):
-            layout = self._rearrange()
-        values = self._values
-        with np.errstate(over="ignore"):
-            for source, place in zip(self.sources, self._places, strict=True):
-                values[place] = source.values
-        return Sample(layout, values)
+        """Read everything once.
 
-    @property
-    def errors(self) -> Counter[str]:
-        """Reads that failed, by collector."""
-        return Counter({s.collector.name: n for s in self.sources if (n := s.errors.total())})
+        The layout is the same object while nothing changed. Rates are NaN in the first sample.
 
-    @property
-    def reasons(self) -> dict[str, str]:
-        """What failed last, by collector."""
-        return {s.collector.name: next(reversed(s.errors)) for s in self.sources if s.errors}
-
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read, by metric."""
-        return sum((s.collector.broken for s in self.sources), Counter())
-
-    @property
-    def counter_events(self) -> Counter[str]:
-        """Resets, wraps, steps back and zeros of counters."""
-        return sum((s.rates.events for s in self.sources), Counter())
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Time spent so far, by collector."""
-        return {s.collector.name: s.seconds for s in self.sources}
-
-    def _rearrange(self) -> Layout:
-        self._parts = [s.metrics for s in self.sources]
-        channels = tuple(m.channel for part in self._parts for m in part)
-        ends = np.cumsum([len(part) for part in self._parts]).tolist()
-        self._places = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-        self._values = np.empty(len(channels), np.float32)
-        fingerprint = layout_fingerprint(channels, self._interval_us)
-        self._layout = Layout(
-            self._host,
-            fingerprint,
-            self._agent_version,
-            self._boot_id,
-            self._interval_us,
-            channels,
-        )
-        return self._layout
+        Parameters
+        ----------
+        mono_ns
+            The time on the monotonic clock, nanoseconds; later than in the sample before.
+        """
+        values = [group.collect(mono_ns) for group in self._groups]
+        channels = tuple(group.channels for group in self._groups)
+        if any(a is not b for a, b in zip(channels, self._seen, strict=False)) or not self._seen:
+            self._seen = channels
+            every = tuple(c for group in channels for c in group)
+            old = self._layout
+            self._layout = Layout(
+                old.host,
+                layout_fingerprint(every, old.interval_us),
+                old.agent_version,
+                old.boot_id,
+                old.interval_us,
+                every,
+            )
+        return Sample(self._layout, values[0] if len(values) == 1 else np.concatenate(values))

@@ -1,32 +1,63 @@
-"""Every source of numbers. To add one, see `producers.collector`, then add a line here."""
+"""Where the telemetry comes from: one file for each part of the host, and the table of them.
+
+To add a source of metrics, write one file here and name its `collector` below. A file that is
+text with numbers between labels needs two things, for example::
+
+    def plan(text: str) -> Draft:
+        draft = Draft()
+        for at, words in numbered_lines(text):        # at: number of the line's first token
+            if len(words) == 2:
+                channel = Channel(f"ksm.{words[0]}", "", Subsystem.MEMORY, "/s", Kind.RATE)
+                draft.channel(at + 1, channel)          # token at + 1 is this channel's counter
+        return draft
+
+    def collector() -> Collector:
+        return Collector("ksm", (TextFile("proc/ksm", plan, remedy="why it matters, what to do"),))
+
+What holds for every collector, and what `tests/producers/test_every_collector.py` checks:
+
+- `Collector.name` is unique. `Collector.sources` are the places it reads; `reveal-agent doctor`
+  shows the `path` and `remedy` of each that cannot be read.
+- `Source.read(reader, mono_ns)` returns as many numbers as ``source.plan.fields``; None says
+  "not my turn", and the channels keep their values. It reads through `reader` alone.
+- `Source.plan` is the same object until what the numbers mean changes.
+- Counters are given as they are: `producers.rates` makes rates of them, and tells reset, wrap and
+  step back apart. What is made from several numbers is made after that, in `Plan.derive`.
+- Metrics are ``part.name`` in lower case and underscores, the unit is that of the value as sent,
+  and a device is a core, an interface, a disk. `Kind.RATE` marks a counter's rate.
+- What is not there is not there: no channel, or NaN; never 0. A field that is not a number costs
+  that field. What raises costs that source's channels, and is counted.
+
+A source that is no text file needs the members of `producers.source.Source` and nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from producers.collector import Collector
-from producers.collectors.cpu import Cpu
-from producers.collectors.interrupts import Interrupts
-from producers.collectors.memory import Meminfo, Vmstat
-from producers.collectors.network import Interfaces, Netstat, Snmp
-from producers.collectors.pressure import Pressure
-from producers.collectors.softirqs import Softirqs
-from producers.collectors.storage import Disks
-
-ALL: tuple[Callable[[], Collector], ...] = (
-    Cpu,
-    Interrupts,
-    Softirqs,
-    Meminfo,
-    Vmstat,
-    Pressure,
-    Interfaces,
-    Snmp,
-    Netstat,
-    Disks,
+from producers.collectors import (
+    cpu,
+    interrupts,
+    memory,
+    network,
+    pressure,
+    softirqs,
+    storage,
 )
+from producers.source import Collector
 
+MACHINE: tuple[Callable[[], Collector], ...] = (
+    cpu.collector,
+    interrupts.collector,
+    softirqs.collector,
+    memory.collector,
+    pressure.collector,
+    storage.collector,
+)
+"""What all network namespaces of a machine share."""
 
-def new_collectors() -> list[Collector]:
-    """Return one of each, in the order of the table."""
-    return [new() for new in ALL]
+NAMESPACE: tuple[Callable[[], Collector], ...] = (network.collector,)
+"""What each network namespace has for itself."""
+
+ALL: tuple[Callable[[], Collector], ...] = (*MACHINE, *NAMESPACE)
+"""Every collector of kernel files. Each call makes a new one, with a state of its own."""

@@ -1,72 +1,100 @@
-"""CPU time per core and state, context switches, run queue: /proc/stat, /proc/loadavg.
+"""Where the cores' time goes, and how much the scheduler does: /proc/stat, /proc/loadavg.
 
-Documentation/filesystems/proc.rst, section 1.7. Times are in USER_HZ, 10 ms each, so at 100 ms
-a core's share moves in steps of 10 percent.
+Kernel: Documentation/filesystems/proc.rst, section 1.7. Times are counted in ticks of USER_HZ,
+10 ms, so at a sampling interval of 100 ms a state moves in steps of 10 %.
 """
 
 from __future__ import annotations
 
-import os
-from collections import Counter
+from producers.parsing import Draft, TextFile, numbered_lines
+from producers.source import Collector
+from schemas.records import Channel, Kind, Subsystem
 
-from producers.collector import Reading, SourceFile
-from producers.metric import Metric
-from producers.parsing import NumberReader, Planned, Words
-from producers.reading import Reader
-from schemas.records import Subsystem
+USER_HZ = 100
+"""The kernel's unit of time for programs; 100 on every architecture that matters here."""
 
 STATES = (
-    *("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"),
-    *("guest", "guest_nice"),
+    "user",
+    "nice",
+    "system",
+    "idle",
+    "iowait",
+    "irq",
+    "softirq",
+    "steal",
+    "guest",
+    "guest_nice",
 )
-PLAIN = {
-    b"ctxt": ("cpu.context_switches", True),
-    b"processes": ("cpu.forks", True),
-    b"procs_running": ("cpu.procs_running", False),
-    b"procs_blocked": ("cpu.procs_blocked", False),
+"""In the order of the file; `user` and `nice` include the guests' time."""
+
+_OTHERS = {
+    "ctxt": Channel("cpu.context_switches", "", Subsystem.CPU, "switches/s", Kind.RATE),
+    "processes": Channel("cpu.forks", "", Subsystem.CPU, "forks/s", Kind.RATE),
+    "procs_running": Channel("cpu.procs_running", "", Subsystem.CPU, "threads", Kind.GAUGE),
+    # Blocked is waiting for a disk: it speaks of storage, as iowait does.
+    "procs_blocked": Channel("cpu.procs_blocked", "", Subsystem.STORAGE, "threads", Kind.GAUGE),
 }
+_LOADS = ("cpu.load_1m", "cpu.load_5m", "cpu.load_15m")
 
 
-class Cpu:
-    """Shares are percent of one core; those without a device are percent of the machine."""
+def plan_stat(text: str) -> Draft:
+    """Plan /proc/stat: each core in percent of itself, the host in percent of all its cores."""
+    draft = Draft()
+    lines = list(numbered_lines(text))
+    cores = sum(words[0].startswith("cpu") and words[0] != "cpu" for _, words in lines)
+    for at, words in lines:
+        name = words[0]
+        if name.startswith("cpu"):
+            device, share = ("", max(1, cores)) if name == "cpu" else (name, 1)
+            for i, state in enumerate(STATES[: len(words) - 1], start=1):
+                subsystem = Subsystem.STORAGE if state == "iowait" else Subsystem.CPU
+                channel = Channel(f"cpu.{state}", device, subsystem, "%", Kind.RATE)
+                draft.channel(at + i, channel, scale=100 / USER_HZ / share)
+        elif name in _OTHERS and len(words) > 1:
+            draft.channel(at + 1, _OTHERS[name])
+    return draft
 
-    name = "cpu"
-    sources = (SourceFile("proc/stat", "CPU time", "mount /proc, or give --proc-root its place"),)
 
-    def __init__(self, user_hz: float | None = None) -> None:
-        self._user_hz = user_hz or float(os.sysconf("SC_CLK_TCK"))
-        self._numbers = NumberReader(self._plan)
+def without_intr(text: bytes) -> bytes:
+    """Cut the line of all interrupts since boot, thousands of numbers on large machines."""
+    start = text.find(b"\nintr ")
+    if start < 0:
+        return text
+    end = text.find(b"\n", start + 1)
+    return text[: start + 1] if end < 0 else text[:start] + text[end:]
 
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._numbers.broken
 
-    def read(self, reader: Reader) -> Reading:
-        """Read /proc/stat without its line of interrupts, which is long and read elsewhere."""
-        text = reader.read("proc/stat")
-        begin = text.find(b"\nintr ")
-        if begin >= 0:
-            end = text.find(b"\n", begin + 1)
-            text = text[:begin] + (text[end:] if end >= 0 else b"")
-        numbers = self._numbers.read(text)
-        return Reading(self._numbers.metrics, numbers)
+def plan_loadavg(text: str) -> Draft:
+    """Plan /proc/loadavg: runnable and blocked threads, averaged over 1, 5 and 15 minutes."""
+    draft = Draft()
+    for at, metric in enumerate(_LOADS[: len(text.split())]):
+        draft.channel(at, Channel(metric, "", Subsystem.CPU, "threads", Kind.GAUGE))
+    return draft
 
-    def _plan(self, lines: list[tuple[int, Words]]) -> Planned:
-        cores = sum(w[0][:3] == b"cpu" and len(w[0]) > 3 for _, w in lines)
-        planned: Planned = []
-        for at, words in lines:
-            label = words[0]
-            if label[:3] == b"cpu":
-                device = label.decode() if len(label) > 3 else ""
-                share = 100.0 / self._user_hz / (1 if device else max(cores, 1))
-                for i, state in enumerate(STATES[: len(words) - 1]):
-                    metric = Metric(
-                        f"cpu.{state}", device, Subsystem.CPU, "percent", counter=True, scale=share
-                    )
-                    planned.append((metric, at + 1 + i))
-            elif label in PLAIN and len(words) > 1:
-                name, counter = PLAIN[label]
-                unit = "1/s" if counter else "tasks"
-                planned.append((Metric(name, "", Subsystem.CPU, unit, counter), at + 1))
-        return planned
+
+def loads_only(text: bytes) -> bytes:
+    """Cut the counts of threads and the last process id, which change all the time."""
+    return b" ".join(text.split()[: len(_LOADS)])
+
+
+def collector() -> Collector:
+    """Return a collector of the cores' time."""
+    return Collector(
+        "cpu",
+        (
+            TextFile(
+                "proc/stat",
+                plan_stat,
+                prepare=without_intr,
+                remedy="Without it nothing is known of the cores. Mount the host's /proc and name "
+                "it with --proc-root.",
+            ),
+            TextFile(
+                "proc/loadavg",
+                plan_loadavg,
+                prepare=loads_only,
+                number=float,
+                remedy="Without it the load averages are missing; nothing else needs them.",
+            ),
+        ),
+    )

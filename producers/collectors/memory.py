@@ -1,134 +1,123 @@
-"""Memory: /proc/meminfo (levels) and /proc/vmstat (levels in pages, and events).
+"""How memory is used and what the kernel does to find some: /proc/meminfo, /proc/vmstat.
 
-Documentation/filesystems/proc.rst, sections 1.4 and "meminfo"; mm/vmstat.c for what counts up.
-Dirty and writeback pages are on their way to a disk, so they belong to storage.
+Kernel: Documentation/filesystems/proc.rst (meminfo), mm/vmstat.c and include/linux/mmzone.h
+(vmstat). Dirty and writeback pages wait for a disk: their channels speak of storage.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-
 import numpy as np
 
-from producers.collector import Reading, SourceFile
-from producers.metric import Metric
-from producers.parsing import NumberReader, Planned, Words
-from producers.reading import Reader
-from schemas.records import Subsystem
+from producers.parsing import Draft, TextFile, numbered_lines, snake_case
+from producers.source import Collector, Doubles
+from schemas.records import Channel, Kind, Subsystem
 
-KIB = 1024.0
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_STORAGE = re.compile(r"dirt|writeback|written|^pgpg(in|out)$|vmscan_write")
+_KIB = 1024
+_REMEDY = "Without it {what} cannot be seen. Mount the host's /proc and name it with --proc-root."
 
-NR_COUNTERS = frozenset(
-    (
-        *("nr_dirtied", "nr_written", "nr_throttled_written", "nr_vmscan_write"),
-        *("nr_vmscan_immediate_reclaim", "nr_foll_pin_acquired", "nr_foll_pin_released"),
+STORAGE_MEMINFO = {"Dirty", "Writeback", "WritebackTmp", "NFS_Unstable"}
+
+STORAGE_VMSTAT = {
+    "nr_dirty",
+    "nr_writeback",
+    "nr_writeback_temp",
+    "nr_zone_write_pending",
+    "nr_unstable",
+    "nr_dirtied",
+    "nr_written",
+    "nr_throttled_written",
+    "nr_vmscan_write",
+    "pgpgin",
+    "pgpgout",
+}
+
+COUNTED_NR = {
+    "nr_dirtied",
+    "nr_written",
+    "nr_throttled_written",
+    "nr_vmscan_write",
+    "nr_vmscan_immediate_reclaim",
+    "nr_foll_pin_acquired",
+    "nr_foll_pin_released",
+    "nr_tlb_remote_flush",
+    "nr_tlb_remote_flush_received",
+    "nr_tlb_local_flush_all",
+    "nr_tlb_local_flush_one",
+}
+"""Names in vmstat that begin like a number of pages but only grow."""
+
+LEVELS = {"workingset_nodes"}
+"""Names in vmstat that are levels without beginning with ``nr_``."""
+
+
+def plan_meminfo(text: str) -> Draft:
+    """Plan /proc/meminfo: every line in bytes or pages, and the memory in use."""
+    draft = Draft()
+    for at, words in numbered_lines(text):
+        if len(words) < 2 or not words[0].endswith(":"):
+            continue
+        name = words[0].removesuffix(":")
+        subsystem = Subsystem.STORAGE if name in STORAGE_MEMINFO else Subsystem.MEMORY
+        unit, scale = ("B", _KIB) if words[2:] == ["kB"] else ("pages", 1)
+        draft.channel(
+            at + 1,
+            Channel(f"memory.{snake_case(name)}", "", subsystem, unit, Kind.GAUGE),
+            scale=scale,
+        )
+    place = {key: i for i, key in enumerate(draft.fields)}
+    needed = ("mem_total", "mem_available")
+    if all(f"memory.{name}" in place for name in needed):
+        in_use = Channel("memory.in_use", "", Subsystem.MEMORY, "B", Kind.GAUGE)
+        draft.derived([in_use], lambda levels: memory_in_use(levels, place))
+    return draft
+
+
+def memory_in_use(levels: Doubles, place: dict[str, int]) -> Doubles:
+    """Return the bytes that programs and the kernel hold.
+
+    What is set aside for huge pages is not available to others and yet in use by nobody, so all
+    of it is taken off, and the huge pages of the default size that are given out are put back.
+    (meminfo does not say how many of the other sizes are.)
+    """
+
+    def level(name: str) -> float:
+        at = place.get(f"memory.{name}")
+        return 0.0 if at is None else float(levels[at])
+
+    page = level("hugepagesize")
+    reserved = level("hugetlb" if "memory.hugetlb" in place else "huge_pages_total")
+    if "memory.hugetlb" not in place:
+        reserved *= page
+    given_out = (level("huge_pages_total") - level("huge_pages_free")) * page
+    return np.array([level("mem_total") - level("mem_available") - reserved + given_out])
+
+
+def plan_vmstat(text: str) -> Draft:
+    """Plan /proc/vmstat: numbers of pages are levels, everything else is counted."""
+    draft = Draft()
+    for at, words in numbered_lines(text):
+        if len(words) != 2:
+            continue
+        name = words[0]
+        level = (name.startswith("nr_") and name not in COUNTED_NR) or name in LEVELS
+        unit, scale = ("pages" if level else "/s"), 1
+        if name == "nr_kernel_stack":
+            unit = "KiB"
+        if name in {"pgpgin", "pgpgout"}:
+            unit, scale = "B/s", _KIB  # counted in KiB, whatever their names say
+        subsystem = Subsystem.STORAGE if name in STORAGE_VMSTAT else Subsystem.MEMORY
+        kind = Kind.GAUGE if level else Kind.RATE
+        channel = Channel(f"vmstat.{name}", "", subsystem, unit, kind)
+        draft.channel(at + 1, channel, scale=scale)
+    return draft
+
+
+def collector() -> Collector:
+    """Return a collector of memory."""
+    return Collector(
+        "memory",
+        (
+            TextFile("proc/meminfo", plan_meminfo, remedy=_REMEDY.format(what="memory use")),
+            TextFile("proc/vmstat", plan_vmstat, remedy=_REMEDY.format(what="paging and reclaim")),
+        ),
     )
-)
-"""Names that begin like levels but count up."""
-ADDRESS_SPACE = frozenset((b"VmallocTotal",))
-"""Not memory: how much of it could be addressed."""
-OTHER_GAUGES = frozenset(("workingset_nodes",))
-
-
-class Meminfo:
-    """Levels in bytes, and `memory.used`, which never counts free hugepages as used."""
-
-    name = "meminfo"
-    sources = (SourceFile("proc/meminfo", "memory levels", "mount /proc"),)
-    _USED = Metric("memory.used", "", Subsystem.MEMORY, "bytes", counter=False)
-    _NOT_USED = ("mem_free", "buffers", "cached", "s_reclaimable")
-
-    def __init__(self) -> None:
-        self._numbers = NumberReader(self._plan, separators=b":")
-        self._planned: tuple[Metric, ...] = ()
-        self._metrics: tuple[Metric, ...] = ()
-        self._places: dict[str, int] = {}
-
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._numbers.broken
-
-    def read(self, reader: Reader) -> Reading:
-        """Read the levels and add the one that is derived."""
-        numbers = self._numbers.read(reader.read("proc/meminfo"))
-        if self._numbers.metrics is not self._planned:
-            self._planned = self._numbers.metrics
-            self._metrics = (*self._planned, self._USED)
-            self._places = {m.name.split(".")[1]: i for i, m in enumerate(self._planned)}
-        return Reading(self._metrics, np.append(numbers, self._used(numbers) * KIB))
-
-    def _used(self, kib: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-        places = self._places
-        if "mem_total" not in places:
-            return float("nan")
-        used = float(kib[places["mem_total"]])
-        for name in self._NOT_USED:
-            if name in places:
-                used -= float(kib[places[name]])
-        if "huge_pages_free" in places and "hugepagesize" in places:
-            used -= float(kib[places["huge_pages_free"]] * kib[places["hugepagesize"]])
-        return used
-
-    @staticmethod
-    def _plan(lines: list[tuple[int, Words]]) -> Planned:
-        planned: Planned = []
-        for at, words in lines:
-            if len(words) < 2 or words[0] in ADDRESS_SPACE:
-                continue
-            name = _CAMEL.sub("_", words[0].decode(errors="replace")).lower()
-            name = name.replace("(", "_").replace(")", "").replace("__", "_")
-            storage = _STORAGE.search(name) is not None
-            kib = len(words) > 2 and words[2] == b"kB"
-            metric = Metric(
-                f"memory.{name}",
-                "",
-                Subsystem.STORAGE if storage else Subsystem.MEMORY,
-                "bytes" if kib else "pages",
-                counter=False,
-                scale=KIB if kib else 1.0,
-            )
-            planned.append((metric, at + 1))
-        return planned
-
-
-class Vmstat:
-    """Levels in pages and events per second, under the kernel's names."""
-
-    name = "vmstat"
-    sources = (SourceFile("proc/vmstat", "faults, reclaim, compaction", "mount /proc"),)
-
-    def __init__(self) -> None:
-        self._numbers = NumberReader(self._plan)
-
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._numbers.broken
-
-    def read(self, reader: Reader) -> Reading:
-        """Read levels and events."""
-        numbers = self._numbers.read(reader.read("proc/vmstat"))
-        return Reading(self._numbers.metrics, numbers)
-
-    @staticmethod
-    def _plan(lines: list[tuple[int, Words]]) -> Planned:
-        planned: Planned = []
-        for at, words in lines:
-            if len(words) < 2:
-                continue
-            name = words[0].decode(errors="replace")
-            level = name in OTHER_GAUGES or (name.startswith("nr_") and name not in NR_COUNTERS)
-            storage = _STORAGE.search(name) is not None
-            metric = Metric(
-                f"vmstat.{name}",
-                "",
-                Subsystem.STORAGE if storage else Subsystem.MEMORY,
-                "pages" if level else "1/s",
-                counter=not level,
-            )
-            planned.append((metric, at + 1))
-        return planned

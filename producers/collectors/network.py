@@ -1,125 +1,197 @@
-"""Network: interfaces (/proc/net/dev) and protocols (/proc/net/snmp, /proc/net/netstat).
+"""Interfaces, protocols and sockets of one network namespace: /proc/net.
 
-Documentation/networking/snmp_counter.rst. Columns of the protocol files are found by name:
-kernels insert and reorder them.
+Kernel: Documentation/networking/statistics.rst (dev), snmp_counter.rst (snmp, netstat),
+net/core/net-procfs.c (softnet_stat). Columns are found by their names in the headers: kernels
+insert and move them.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from itertools import pairwise
+import numpy as np
 
-from producers.collector import Reading, SourceFile
-from producers.metric import Metric
-from producers.parsing import NumberReader, Planned, Words
-from producers.reading import Reader
-from schemas.records import Subsystem
+from producers.parsing import Draft, TextFile, numbered_lines, snake_case
+from producers.source import WRAPS_32, Collector, Doubles, Field
+from producers.sums import known_sum
+from schemas.records import Channel, Kind, Subsystem
 
-RECEIVE = ("bytes", "packets", "errs", "drop", "fifo", "frame", "compressed", "multicast")
-TRANSMIT = ("bytes", "packets", "errs", "drop", "fifo", "colls", "carrier", "compressed")
-GAUGES = frozenset(("tcp.curr_estab",))
-CONSTANTS = frozenset(
-    (
-        *("ip.forwarding", "ip.default_ttl", "ip.reasm_timeout"),
-        *("tcp.rto_algorithm", "tcp.rto_min", "tcp.rto_max", "tcp.max_conn"),
-    )
+_REMEDY = (
+    "Without it {what} cannot be seen. In a container, run the agent in the host's network "
+    "namespace (hostNetwork, --network host)."
 )
-"""Settings in the guise of counters."""
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+SETTINGS = {
+    "Ip": {"Forwarding", "DefaultTTL"},
+    "Tcp": {"RtoAlgorithm", "RtoMin", "RtoMax", "MaxConn"},
+}
+"""Columns of snmp that somebody set."""
+
+LEVELS = {("Tcp", "CurrEstab")}
+"""Columns of snmp that go up and down."""
+
+PROTOCOLS = {
+    "Ip": "ip",
+    "Icmp": "icmp",
+    "Tcp": "tcp",
+    "Udp": "udp",
+    "TcpExt": "tcp_ext",
+    "IpExt": "ip_ext",
+}
+"""Groups of snmp and netstat that are taken."""
+
+SOFTNET = {0: "processed", 1: "dropped", 2: "time_squeeze", 9: "received_rps", 10: "flow_limit"}
+"""Columns of softnet_stat by number: it has no header."""
+
+_SOFTNET_CORE = 12
 
 
-class Interfaces:
-    """Bytes, packets, errors and drops of every interface, both ways."""
-
-    name = "net_dev"
-    sources = (SourceFile("proc/net/dev", "traffic of every interface", "mount /proc"),)
-
-    def __init__(self) -> None:
-        self._numbers = NumberReader(self._plan, separators=b":|")
-
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._numbers.broken
-
-    def read(self, reader: Reader) -> Reading:
-        """Read the counters of every interface."""
-        numbers = self._numbers.read(reader.read("proc/net/dev"))
-        return Reading(self._numbers.metrics, numbers)
-
-    @staticmethod
-    def _plan(lines: list[tuple[int, Words]]) -> Planned:
-        columns = [f"rx_{c}" for c in RECEIVE] + [f"tx_{c}" for c in TRANSMIT]
-        planned: Planned = []
-        for at, words in lines[2:]:
-            for i, column in enumerate(columns[: len(words) - 1]):
-                unit = "bytes/s" if column.endswith("bytes") else "1/s"
-                metric = Metric(
-                    f"net.{column}",
-                    words[0].decode(errors="replace"),
-                    Subsystem.NETWORK,
-                    unit,
-                    counter=True,
-                )
-                planned.append((metric, at + 1 + i))
-        return planned
+def _channel(metric: str, unit: str, kind: Kind = Kind.RATE, device: str = "") -> Channel:
+    return Channel(metric, device, Subsystem.NETWORK, unit, kind)
 
 
-class _Protocols:
-    """A file of pairs of lines: names, then numbers, each after the protocol's name."""
+def plan_dev(text: str) -> Draft:
+    """Plan /proc/net/dev, its bars and colons parted: the header names the columns twice."""
+    draft = Draft()
+    columns: list[str] = []
+    for at, words in numbered_lines(text):
+        if words[0] == "face":
+            halves = " ".join(words[1:]).partition("|")[::2]
+            columns = [
+                f"net.{side}_{name}"
+                for side, half in zip(("rx", "tx"), halves, strict=True)
+                for name in half.replace("|", " ").split()
+            ]
+        elif words[0].endswith(":"):
+            device = words[0].removesuffix(":")
+            for i, metric in enumerate(columns[: len(words) - 1], start=1):
+                unit = {"bytes": "B/s", "packets": "packets/s"}.get(metric.split("_")[-1], "/s")
+                draft.channel(at + i, _channel(metric, unit, device=device), modulus=WRAPS_32)
+    return draft
 
-    def __init__(self) -> None:
-        self._numbers = NumberReader(self._plan, separators=b":")
 
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._numbers.broken
+def parted(text: bytes) -> bytes:
+    """Part what /proc/net/dev may write together: ``face |bytes``, ``eth0:1234``."""
+    return text.replace(b"|", b" | ").replace(b":", b": ")
 
-    def _read(self, text: bytes) -> Reading:
-        numbers = self._numbers.read(text)
-        return Reading(self._numbers.metrics, numbers)
 
-    @staticmethod
-    def _plan(lines: list[tuple[int, Words]]) -> Planned:
-        planned: Planned = []
-        for (_, names), (at, numbers) in pairwise(lines):
-            if names[0] != numbers[0] or len(names) < 2 or names[1][:1].isdigit():
-                continue
-            if not numbers[1:] or not numbers[1].lstrip(b"-").isdigit():
-                continue
-            protocol = names[0].decode(errors="replace").lower()
-            for i, word in enumerate(names[1 : len(numbers)]):
-                field = _CAMEL.sub("_", word.decode(errors="replace")).lower()
-                name = f"{protocol}.{field}"
-                if name in CONSTANTS:
+def plan_by_header(text: str) -> Draft:
+    """Plan /proc/net/snmp or netstat: a line of names, then a line of numbers."""
+    draft = Draft()
+    names: list[str] = []
+    for at, words in numbered_lines(text):
+        group = words[0].removesuffix(":")
+        if not names or names[0] != words[0]:
+            names = words
+            continue
+        prefix = PROTOCOLS.get(group)
+        if prefix is not None:
+            for i, (name, _) in enumerate(zip(names[1:], words[1:], strict=False), start=1):
+                if name in SETTINGS.get(group, ()):
                     continue
-                counter = name not in GAUGES
-                octets = field.endswith("octets")
-                unit = ("bytes/s" if octets else "1/s") if counter else "connections"
-                metric = Metric(name, "", Subsystem.NETWORK, unit, counter)
-                planned.append((metric, at + 1 + i))
-        return planned
+                # TCPTimeouts of TcpExt is tcp_ext.timeouts.
+                short = name[3:] if group == "TcpExt" and name[:3].upper() == "TCP" else name
+                metric = f"{prefix}.{snake_case(short)}"
+                if (group, name) in LEVELS:
+                    draft.channel(at + i, _channel(metric, "connections", Kind.GAUGE))
+                else:
+                    draft.channel(at + i, _channel(metric, _unit(name)))
+        names = []
+    place = {key: i for i, key in enumerate(draft.fields)}
+    sent, again = place.get("tcp.out_segs"), place.get("tcp.retrans_segs")
+    if sent is not None and again is not None:
+        draft.derived(
+            [_channel("tcp.retrans_share", "%")],
+            lambda rates: retransmitted(rates[[sent]], rates[[again]]),
+        )
+    return draft
 
 
-class Snmp(_Protocols):
-    """IP, ICMP, TCP and UDP; retransmits are `tcp.retrans_segs`."""
-
-    name = "snmp"
-    sources = (SourceFile("proc/net/snmp", "IP, TCP and UDP counters", "mount /proc"),)
-
-    def read(self, reader: Reader) -> Reading:
-        """Read the counters."""
-        return self._read(reader.read("proc/net/snmp"))
+def _unit(name: str) -> str:
+    if name.endswith("Octets"):
+        return "B/s"
+    return "segments/s" if name.endswith("Segs") else "/s"
 
 
-class Netstat(_Protocols):
-    """TCP's and IP's extended counters: what kind of loss and of retransmit it was."""
+def retransmitted(sent: Doubles, again: Doubles) -> Doubles:
+    """Return the share of TCP segments that went out a second time, percent; 0 when none went.
 
-    name = "netstat"
-    sources = (SourceFile("proc/net/netstat", "extended TCP counters", "mount /proc"),)
+    OutSegs counts only new data: tcp_transmit_skb() leaves retransmissions out of it.
+    """
+    total = sent + again
+    return np.where(total == 0, 0.0, 100 * again / np.where(total == 0, 1.0, total))
 
-    def read(self, reader: Reader) -> Reading:
-        """Read the counters."""
-        return self._read(reader.read("proc/net/netstat"))
+
+def without_mptcp(text: bytes) -> bytes:
+    """Cut the group of /proc/net/netstat that nobody reads, a third of it."""
+    start = text.find(b"\nMPTcpExt:")
+    return text if start < 0 else text[: start + 1]
+
+
+def plan_sockstat(text: str) -> Draft:
+    """Plan /proc/net/sockstat: names and numbers in turn after each protocol."""
+    draft = Draft()
+    for at, words in numbered_lines(text):
+        prefix = words[0].removesuffix(":").lower()
+        for i in range(1, len(words) - 1, 2):
+            name = words[i]
+            unit = {"mem": "pages", "memory": "B"}.get(name, "sockets")
+            metric = f"sockets.{name}" if prefix == "sockets" else f"sockets.{prefix}_{name}"
+            draft.channel(at + i + 1, _channel(metric, unit, Kind.GAUGE))
+    return draft
+
+
+def plan_softnet(text: str) -> Draft:
+    """Plan /proc/net/softnet_stat: a line for each core that is online, added up."""
+    draft = Draft()
+    columns = list(SOFTNET)
+    cores = 0
+    for at, words in numbered_lines(text):
+        columns = [c for c in columns if c < len(words)]
+        core = words[_SOFTNET_CORE] if len(words) > _SOFTNET_CORE else str(cores)
+        if len(words) > _SOFTNET_CORE:
+            draft.watch(at + _SOFTNET_CORE)
+        for c in columns:
+            draft.field(at + c, Field(f"{core} {SOFTNET[c]}", True, modulus=WRAPS_32))
+        cores += 1
+    if cores:
+        shape = (cores, len(columns))
+        draft.derived(
+            [_channel(f"softnet.{SOFTNET[c]}", "packets/s") for c in columns],
+            lambda rates: known_sum(rates.reshape(shape), axis=0),
+        )
+    return draft
+
+
+def _hexadecimal(token: bytes) -> float:
+    return int(token, 16)
+
+
+def collector() -> Collector:
+    """Return a collector of one network namespace."""
+    return Collector(
+        "network",
+        (
+            TextFile(
+                "proc/net/dev", plan_dev, prepare=parted, remedy=_REMEDY.format(what="traffic")
+            ),
+            TextFile(
+                "proc/net/snmp",
+                plan_by_header,
+                remedy=_REMEDY.format(what="TCP retransmission"),
+            ),
+            TextFile(
+                "proc/net/netstat",
+                plan_by_header,
+                prepare=without_mptcp,
+                remedy=_REMEDY.format(what="why TCP retransmits"),
+            ),
+            TextFile(
+                "proc/net/sockstat", plan_sockstat, remedy=_REMEDY.format(what="socket memory")
+            ),
+            TextFile(
+                "proc/net/softnet_stat",
+                plan_softnet,
+                number=_hexadecimal,
+                remedy=_REMEDY.format(what="packets dropped before the stack"),
+            ),
+        ),
+    )

@@ -1,84 +1,62 @@
-"""Pressure stall information: the share of time that tasks wait for CPU, memory, I/O or IRQs.
+"""Time lost waiting for cores, memory, disks and interrupts: /proc/pressure.
 
-Documentation/accounting/psi.rst. What is read is `total`, microseconds of stall since boot: its
-rate is exact at any interval, while the averages are smoothed over ten seconds and more.
+Kernel: Documentation/accounting/psi.rst. `some`: at least one task waits; `full`: all that are
+not idle wait at once. The totals are microseconds, so their rate is a share of time; the kernel's
+own averages over 10 s and more would only be a slower copy of it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 
-import numpy as np
+from producers.parsing import Draft, TextFile, numbered_lines
+from producers.source import Collector
+from schemas.records import Channel, Kind, Subsystem
 
-from producers.collector import Reading, SourceFile
-from producers.metric import Metric
-from producers.parsing import NumberReader, Planned, Planner, Words
-from producers.reading import Reader
-from schemas.records import Subsystem
-
-RESOURCES = {
+SUBSYSTEMS = {
     "cpu": Subsystem.CPU,
     "memory": Subsystem.MEMORY,
     "io": Subsystem.STORAGE,
     "irq": Subsystem.CPU,
 }
-_REMEDY = "boot with psi=1, on a kernel built with CONFIG_PSI (4.20 or later; irq: 6.1)"
-PERCENT = 100 / 1e6
+_US_TO_PERCENT = 100 / 1e6
+_BLANKS = bytes.maketrans(b"=.", b"  ")
+_REMEDY = (
+    "Without it stalls for {name} are seen only by their effects. The kernel needs CONFIG_PSI and, "
+    "where it is off by default, psi=1 on its command line."
+)
 
 
-class Pressure:
-    """Percent of time in which some, or all, tasks were stalled."""
+def plan(name: str, text: str) -> Draft:
+    """Plan one file of /proc/pressure, parted at the equals signs."""
+    draft = Draft()
+    for at, words in numbered_lines(text):
+        if "total" in words[:-1]:
+            metric = f"pressure.{name}_{words[0]}"
+            draft.channel(
+                at + words.index("total") + 1,
+                Channel(metric, "", SUBSYSTEMS[name], "%", Kind.RATE),
+                scale=_US_TO_PERCENT,
+            )
+    return draft
 
-    name = "pressure"
-    sources = tuple(
-        SourceFile(f"proc/pressure/{r}", f"time that tasks wait for {r}", _REMEDY)
-        for r in RESOURCES
+
+def parted(text: bytes) -> bytes:
+    """Part names from numbers, and the averages at their points: what is all digits may change."""
+    return text.translate(_BLANKS)
+
+
+def collector() -> Collector:
+    """Return a collector of pressure."""
+    return Collector(
+        "pressure",
+        tuple(
+            TextFile(
+                f"proc/pressure/{name}",
+                partial(plan, name),
+                prepare=parted,
+                remedy=_REMEDY.format(name=name),
+            )
+            for name in SUBSYSTEMS
+        ),
     )
-
-    def __init__(self) -> None:
-        self._numbers = {r: NumberReader(_planner(r), separators=b"=") for r in RESOURCES}
-        self._parts: tuple[tuple[Metric, ...], ...] = ()
-        self._metrics: tuple[Metric, ...] = ()
-
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return sum((n.broken for n in self._numbers.values()), Counter())
-
-    def read(self, reader: Reader) -> Reading:
-        """Read each resource that is there; OSError when none is."""
-        parts: list[tuple[Metric, ...]] = []
-        values: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
-        error: OSError | None = None
-        for resource, numbers in self._numbers.items():
-            try:
-                values.append(numbers.read(reader.read(f"proc/pressure/{resource}")))
-            except OSError as e:
-                error = e
-                values.append(np.full(len(numbers.metrics), np.nan))
-            parts.append(numbers.metrics)
-        if error is not None and not any(map(len, parts)):
-            raise error
-        if tuple(parts) != self._parts:
-            self._parts = tuple(parts)
-            self._metrics = tuple(m for part in parts for m in part)
-        return Reading(self._metrics, np.concatenate(values))
-
-
-def _planner(resource: str) -> Planner:
-    def plan(lines: list[tuple[int, Words]]) -> Planned:
-        planned: Planned = []
-        for at, words in lines:
-            if b"total" in words[:-1] and words[0] in (b"some", b"full"):
-                metric = Metric(
-                    f"pressure.{resource}_{words[0].decode()}",
-                    "",
-                    RESOURCES[resource],
-                    "percent",
-                    counter=True,
-                    scale=PERCENT,
-                )
-                planned.append((metric, at + words.index(b"total") + 1))
-        return planned
-
-    return plan

@@ -1,30 +1,70 @@
-"""Softirqs per kind and per core: /proc/softirqs (Documentation/filesystems/proc.rst, 1.7)."""
+"""Deferred work of the kernel by kind and by core: /proc/softirqs.
+
+Kernel: Documentation/filesystems/proc.rst, section 1.2. Columns are all cores that could ever be
+there. Each number is 32 bits in the kernel and wraps.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import numpy as np
 
-from producers.collector import Reading, SourceFile
-from producers.collectors.matrix import CountMatrix
-from producers.reading import Reader
+from producers.parsing import Draft, TextFile, numbered_lines
+from producers.source import WRAPS_32, Collector, Doubles, Field
+from producers.sums import known_sum
+from schemas.records import Channel, Kind, Subsystem
+
+UNIT = "softirqs/s"
+_SUBSYSTEMS = {
+    "NET_TX": Subsystem.NETWORK,
+    "NET_RX": Subsystem.NETWORK,
+    "BLOCK": Subsystem.STORAGE,
+    "IRQ_POLL": Subsystem.STORAGE,
+}
 
 
-class Softirqs:
-    """Sums over cores for each kind, and over kinds for each core."""
+def plan(text: str) -> Draft:
+    """Plan the file: a number for each kind and core, added up along both."""
+    draft = Draft()
+    lines = list(numbered_lines(text))
+    if not lines or not lines[0][1][0].startswith("CPU"):
+        return draft
+    cores = [name.lower() for name in lines[0][1]]
+    kinds: list[str] = []
+    for at, words in lines[1:]:
+        kind = words[0].rstrip(":")
+        if not words[0].endswith(":") or len(words) != 1 + len(cores) or kind in kinds:
+            continue
+        kinds.append(kind)
+        for i, core in enumerate(cores, start=1):
+            draft.field(at + i, Field(f"{kind} {core}", True, modulus=WRAPS_32))
+    shape = (len(kinds), len(cores))
 
-    name = "softirqs"
-    sources = (SourceFile("proc/softirqs", "softirqs per kind and core", "mount /proc"),)
+    def derive(rates: Doubles) -> Doubles:
+        cell = rates.reshape(shape)
+        return np.concatenate((known_sum(cell, axis=1), known_sum(cell, axis=0)))
 
-    def __init__(self) -> None:
-        self._matrix = CountMatrix(
-            "softirq", lambda row, _: row[0].decode(errors="replace").rstrip(":").lower()
+    by_kind = (
+        Channel(
+            f"softirq.{kind.lower()}", "", _SUBSYSTEMS.get(kind, Subsystem.CPU), UNIT, Kind.RATE
         )
+        for kind in kinds
+    )
+    by_core = (Channel("softirq.core", core, Subsystem.CPU, UNIT, Kind.RATE) for core in cores)
+    draft.derived([*by_kind, *by_core], derive)
+    return draft
 
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._matrix.broken
 
-    def read(self, reader: Reader) -> Reading:
-        """Read the table."""
-        return self._matrix.read(reader.read("proc/softirqs"))
+def collector() -> Collector:
+    """Return a collector of softirqs."""
+    return Collector(
+        "softirqs",
+        (
+            TextFile(
+                "proc/softirqs",
+                plan,
+                slow=True,
+                remedy="Without it network work piled on one core is not seen. Mount the host's "
+                "/proc and name it with --proc-root.",
+            ),
+        ),
+    )

@@ -1,78 +1,142 @@
-"""Block devices: /proc/diskstats (Documentation/admin-guide/iostats.rst).
+"""Disks: /proc/diskstats.
 
-Whole disks only: a partition's I/O is its disk's, and a loop or RAM disk's is the disk's or
-memory's behind it.
+Kernel: Documentation/admin-guide/iostats.rst. Times are milliseconds in 32 bits and wrap.
+Partitions are left out where their disk is there. Loop, RAM and zram devices are left out until
+they do something. What the disks do together leaves out what is stacked upon others (device
+mapper, md, loop), which would count twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 
-from producers.collector import Reading, SourceFile
-from producers.metric import Metric
-from producers.parsing import NumberReader, Planned, Words
-from producers.reading import Reader
-from schemas.records import Subsystem
+import numpy as np
 
-SECTOR = 512.0
-FIELDS: tuple[tuple[str, str, float], ...] = (
-    ("reads", "1/s", 1),
-    ("reads_merged", "1/s", 1),
-    ("read_bytes", "bytes/s", SECTOR),
-    ("read_time", "ms/s", 1),
-    ("writes", "1/s", 1),
-    ("writes_merged", "1/s", 1),
-    ("write_bytes", "bytes/s", SECTOR),
-    ("write_time", "ms/s", 1),
-    ("in_flight", "requests", 1),
-    ("busy", "percent", 0.1),
-    ("queue_time", "ms/s", 1),
-    ("discards", "1/s", 1),
-    ("discards_merged", "1/s", 1),
-    ("discard_bytes", "bytes/s", SECTOR),
-    ("discard_time", "ms/s", 1),
-    ("flushes", "1/s", 1),
-    ("flush_time", "ms/s", 1),
+from producers.parsing import Draft, TextFile, numbered_lines
+from producers.source import WRAPS_32, Collector, Doubles
+from producers.sums import known_sum
+from schemas.records import Channel, Kind, Subsystem
+
+_SECTOR_BYTES = 512
+_MS_TO_PERCENT = 100 / 1e3
+_MS_TO_QUEUE = 1 / 1e3
+_NAME = 2
+_READS, _WRITES = 3, 7
+
+COLUMNS: tuple[tuple[str, str, Kind, float, float], ...] = (
+    ("reads", "requests/s", Kind.RATE, 1, 0),
+    ("reads_merged", "requests/s", Kind.RATE, 1, 0),
+    ("read_bytes", "B/s", Kind.RATE, _SECTOR_BYTES, 0),
+    ("read_time", "ms/s", Kind.RATE, 1, WRAPS_32),
+    ("writes", "requests/s", Kind.RATE, 1, 0),
+    ("writes_merged", "requests/s", Kind.RATE, 1, 0),
+    ("write_bytes", "B/s", Kind.RATE, _SECTOR_BYTES, 0),
+    ("write_time", "ms/s", Kind.RATE, 1, WRAPS_32),
+    ("in_flight", "requests", Kind.GAUGE, 1, 0),
+    ("busy", "%", Kind.RATE, _MS_TO_PERCENT, WRAPS_32),
+    ("queue", "requests", Kind.RATE, _MS_TO_QUEUE, WRAPS_32),
+    ("discards", "requests/s", Kind.RATE, 1, 0),
+    ("discards_merged", "requests/s", Kind.RATE, 1, 0),
+    ("discard_bytes", "B/s", Kind.RATE, _SECTOR_BYTES, 0),
+    ("discard_time", "ms/s", Kind.RATE, 1, WRAPS_32),
+    ("flushes", "requests/s", Kind.RATE, 1, 0),
+    ("flush_time", "ms/s", Kind.RATE, 1, WRAPS_32),
 )
-GAUGES = frozenset(("in_flight",))
-_VIRTUAL = re.compile(r"(loop|ram|zram|fd|sr)\d+$")
-_PARTITION = re.compile(r"((?:sd|vd|xvd|hd)[a-z]+)\d+$|((?:nvme\d+n|mmcblk|md|nbd)\d+)p\d+$")
+"""Metric, unit, kind, scale and modulus of the columns after the device's name, in order.
+
+``queue`` is the weighted time: its rate is the mean number of requests under way.
+"""
+
+TOTALS = ("reads", "read_bytes", "writes", "write_bytes", "in_flight")
+AWAITS = (("read_await", "read_time", "reads"), ("write_await", "write_time", "writes"))
+"""Mean milliseconds of a request: its metric, the time, the requests."""
+
+_IDLE = re.compile(r"(loop|ram|zram)\d+")
+_STACKED = re.compile(r"(loop|ram|zram|dm-|md|bcache|drbd)\d+")
 
 
-class Disks:
-    """Requests, bytes, time and queue of every whole disk."""
+def plan(text: str) -> Draft:
+    """Plan the file."""
+    draft = Draft()
+    lines = [(at, words) for at, words in numbered_lines(text) if len(words) > _WRITES]
+    names = {words[_NAME] for _, words in lines}
+    disks: list[str] = []
+    for at, words in lines:
+        name = words[_NAME]
+        if name in disks or is_partition(name, names):
+            continue
+        if _IDLE.fullmatch(name) and words[_READS] == words[_WRITES] == "0":
+            draft.watch(at + _READS)
+            draft.watch(at + _WRITES)
+            continue
+        disks.append(name)
+        columns = zip(COLUMNS, words[_NAME + 1 :], strict=False)
+        for i, ((metric, unit, kind, scale, modulus), _) in enumerate(columns, start=_NAME + 1):
+            channel = Channel(f"disk.{metric}", name, Subsystem.STORAGE, unit, kind)
+            draft.channel(at + i, channel, scale=scale, modulus=modulus)
+    _derive(draft, disks)
+    return draft
 
-    name = "diskstats"
-    sources = (SourceFile("proc/diskstats", "I/O of every disk", "mount /proc"),)
 
-    def __init__(self) -> None:
-        self._numbers = NumberReader(self._plan)
+def is_partition(name: str, names: set[str]) -> bool:
+    """Return whether `name` is a partition of one of `names`: sda1 of sda, nvme0n1p2 of nvme0n1."""
+    disk = re.fullmatch(r"(.*\d)p\d+|(.*\D)\d+", name)
+    return disk is not None and (disk[1] or disk[2]) in names
 
-    @property
-    def broken(self) -> Counter[str]:
-        """Fields that could not be read so far, by metric."""
-        return self._numbers.broken
 
-    def read(self, reader: Reader) -> Reading:
-        """Read the counters of every whole disk."""
-        numbers = self._numbers.read(reader.read("proc/diskstats"))
-        return Reading(self._numbers.metrics, numbers)
+def _derive(draft: Draft, disks: list[str]) -> None:
+    place = {key: i for i, key in enumerate(draft.fields)}
 
-    @staticmethod
-    def _plan(lines: list[tuple[int, Words]]) -> Planned:
-        names = {w[2].decode(errors="replace") for _, w in lines if len(w) > 3}
-        planned: Planned = []
-        for at, words in lines:
-            if len(words) < 4:
-                continue
-            device = words[2].decode(errors="replace")
-            part = _PARTITION.match(device)
-            if _VIRTUAL.match(device) or (part and (part[1] or part[2]) in names):
-                continue
-            for i, (field, unit, scale) in enumerate(FIELDS[: len(words) - 3]):
-                metric = Metric(
-                    f"disk.{field}", device, Subsystem.STORAGE, unit, field not in GAUGES, scale
-                )
-                planned.append((metric, at + 3 + i))
-        return planned
+    def places(metric: str, devices: list[str]) -> list[int]:
+        return [place[key] for d in devices if (key := f"disk.{metric}[{d}]") in place]
+
+    physical = [d for d in disks if not _STACKED.fullmatch(d)]
+    sums = [np.array(places(metric, physical), np.intp) for metric in TOTALS] if physical else []
+    complete = [d for d in disks if len(places("write_time", [d])) == 1]
+    awaits = [
+        (np.array(places(time, complete), np.intp), np.array(places(count, complete), np.intp))
+        for _, time, count in AWAITS
+    ]
+    channels = []
+    if physical:
+        units = {metric: (unit, kind) for metric, unit, kind, _, _ in COLUMNS}
+        channels = [
+            Channel(f"disk.{metric}", "", Subsystem.STORAGE, *units[metric]) for metric in TOTALS
+        ]
+    channels += [
+        Channel(f"disk.{metric}", d, Subsystem.STORAGE, "ms", Kind.GAUGE)
+        for metric, _, _ in AWAITS
+        for d in complete
+    ]
+
+    def derive(levels: Doubles) -> Doubles:
+        totals = [known_sum(levels[at], axis=0)[np.newaxis] if at.size else _UNKNOWN for at in sums]
+        return np.concatenate(
+            [*totals, *(mean_wait(levels[time], levels[count]) for time, count in awaits)]
+        )
+
+    if channels:
+        draft.derived(channels, derive)
+
+
+_UNKNOWN = np.array([np.nan])
+
+
+def mean_wait(time_ms: Doubles, requests: Doubles) -> Doubles:
+    """Return the milliseconds that a request took; NaN where none ended: there is no mean."""
+    return np.where(requests > 0, time_ms / np.where(requests > 0, requests, 1.0), np.nan)
+
+
+def collector() -> Collector:
+    """Return a collector of disks."""
+    return Collector(
+        "storage",
+        (
+            TextFile(
+                "proc/diskstats",
+                plan,
+                remedy="Without it nothing is known of the disks. Mount the host's /proc and name "
+                "it with --proc-root.",
+            ),
+        ),
+    )

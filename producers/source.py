@@ -1,0 +1,114 @@
+"""What a collector is made of: numbers, what they mean, and where they are read.
+
+The contract in words, with an example, is in `producers/collectors/__init__.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.records import Channel
+
+if TYPE_CHECKING:
+    from producers.reading import Reader
+
+Doubles: TypeAlias = NDArray[np.float64]
+Derive: TypeAlias = Callable[[Doubles], Doubles]
+
+WRAPS_32 = 2.0**32
+WRAPS_48 = 2.0**48
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One number as the kernel gives it.
+
+    Attributes
+    ----------
+    key
+        What it is, unique in its source: its history survives a change of layout under this name.
+    counter
+        True for a count that only grows; False for a level.
+    scale
+        The level, or the counter's growth per second, times this is in the channel's unit.
+    modulus
+        Where the counter wraps to 0, or 0 when it does not: the kernel keeps some in 32 bits, and
+        performance counters have 48.
+    """
+
+    key: str
+    counter: bool
+    scale: float = 1.0
+    modulus: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What the numbers of a source mean. A source makes a new one when that changes.
+
+    Attributes
+    ----------
+    fields
+        The numbers of a reading, in order.
+    channels
+        What they become: first the fields of `direct`, then what `derive` returns.
+    direct
+        Places in `fields` of those that are channels as they are.
+    derive
+        Makes the other channels from the levels and rates of all fields, NaN where unknown:
+        shape ``(fields,)`` in, ``(channels - direct,)`` out. None when there are none.
+    """
+
+    fields: tuple[Field, ...] = ()
+    channels: tuple[Channel, ...] = ()
+    direct: tuple[int, ...] = ()
+    derive: Derive | None = None
+
+    @cached_property
+    def blank(self) -> tuple[float, ...]:
+        """A reading of which nothing is known."""
+        return (float("nan"),) * len(self.fields)
+
+
+class Source(Protocol):
+    """A place from which numbers come, as a rule one file."""
+
+    @property
+    def path(self) -> str:
+        """The file, ``proc/stat``; empty for what is not a file."""
+
+    @property
+    def remedy(self) -> str:
+        """Why it matters when it cannot be read, and what to do. One or two sentences."""
+
+    @property
+    def plan(self) -> Plan:
+        """What the numbers of the newest reading mean."""
+
+    @property
+    def problem(self) -> str:
+        """Why the newest reading brought nothing; empty when it did."""
+
+    @property
+    def bad_fields(self) -> int:
+        """Numbers that could not be converted, since the start."""
+
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:
+        """Return as many numbers as ``plan.fields``, NaN where unknown.
+
+        None says that it was not this source's turn: its channels keep their values.
+        """
+
+
+@dataclass(frozen=True)
+class Collector:
+    """The sources of one part of the host. It has state: make one for each `Group`."""
+
+    name: str
+    sources: Sequence[Source] = field(default_factory=tuple)
