@@ -59,7 +59,6 @@ class PlainDisplay:
 
     def __init__(self) -> None:
         self._states: dict[str, PartState] = {}
-        self._trouble: tuple[str, ...] = ()
         self._next_status = time.monotonic() + STATUS_S
 
     def __enter__(self) -> Self:
@@ -94,10 +93,6 @@ class PlainDisplay:
                 if part.state is not PartState.WAITING:
                     pid = "" if part.pid is None else f", pid {part.pid}"
                     self._print(f"{part.name} {part.state}{pid}", now_us)
-        if stack.trouble != self._trouble:
-            self._trouble = stack.trouble
-            for text in stack.trouble:
-                self._print(text, now_us)
         if time.monotonic() >= self._next_status:
             self._next_status = time.monotonic() + STATUS_S
             self._print(status_line(stack, picture, now_us), now_us)
@@ -124,7 +119,8 @@ def status_line(stack: Stack, picture: Picture, now_us: int) -> str:
     ]
     if len(picture.scores) > len(hosts):
         hosts.append(f"and {len(picture.scores) - len(hosts)} more hosts")
-    groups = [flow or ["no windows yet"], costs, hosts, [f"{len(picture.open)} open anomalies"]]
+    anomalies = [f"{len(picture.open)} open anomalies"]
+    groups = [flow or ["no windows yet"], costs, hosts, anomalies, stack.trouble]
     return "status: " + "; ".join(", ".join(group) for group in groups if group)
 
 
@@ -133,11 +129,12 @@ def _cost(usage: Usage) -> str:
     return cpu + human(usage.rss_bytes, "B")
 
 
-def summary(stack: Stack, picture: Picture, windows: float | None, directory: str) -> list[str]:
+def summary(stack: Stack, picture: Picture, directory: str) -> list[str]:
     """Return what is left to say when the stack has stopped."""
-    counted = "" if windows is None else f": {windows:.0f} windows, {picture.opened} episodes"
+    counted = f": {stack.windows:.0f} windows, {picture.opened} episodes" if stack.windows else ""
     episodes = sorted([*picture.open.values(), *picture.closed], key=lambda a: a.onset)
     return [
         f"stopped after {duration(stack.uptime_s)}{counted}; logs in {directory}",
+        *(f"  {text}" for text in stack.losses),
         *(f"  {clock_time(a.onset)}  {anomaly_line(a, channels=1)}" for a in episodes),
     ]

@@ -103,6 +103,13 @@ class Recent:
         """Return the newest value of a metric, summed over its labels."""
         return total(self._scrapes[-1][1], name) if self._scrapes else None
 
+    def grown(self, name: str) -> float:
+        """Return by how much a counter has grown in the last minute."""
+        if not self._scrapes:
+            return 0.0
+        newest = total(self._scrapes[-1][1], name) or 0.0
+        return max(0.0, newest - (total(self._scrapes[0][1], name) or 0.0))
+
     def rate(self, name: str) -> float | None:
         """Return a counter's growth per second over the last ten seconds."""
         if len(self._scrapes) < 2:

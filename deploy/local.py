@@ -194,7 +194,10 @@ def broker(nodes: int, rebalance_delay_ms: int, address_file: Path | None, contr
     except KeyboardInterrupt:
         pass
     except RevealError as e:
-        raise click.UsageError(str(e)) from e
+        # Settings, and pydantic with them, would triple the time that every test's broker takes.
+        from schemas.flags import UserError
+
+        raise UserError(str(e)) from e
 
 
 if __name__ == "__main__":

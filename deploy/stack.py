@@ -19,12 +19,16 @@ from deploy.rundir import ADDRESS
 from deploy.view import Part, PartState, Stack
 from schemas.topics import ANOMALIES, SCORES
 
-TROUBLE = (
-    ("worker", "reveal_worker_dead_letters_total", "messages could not be read: reveal.deadletter"),
-    ("worker", "reveal_worker_dropped_ticks_total", "ticks were dropped by the worker"),
-    ("worker", "reveal_worker_skipped_records_total", "records were lost from the log unread"),
+LOSSES = (
+    ("agent", "reveal_agent_missed_ticks_total", "ticks missed by the agent"),
+    ("agent", "reveal_agent_dropped_messages_total", "records dropped by the agent"),
+    ("agent", "reveal_agent_collector_errors_total", "readings failed"),
+    ("worker", "reveal_worker_dropped_ticks_total", "ticks dropped by the worker"),
+    ("worker", "reveal_worker_skipped_records_total", "records left the log unread"),
+    ("worker", "reveal_worker_dead_letters_total", "unreadable messages in reveal.deadletter"),
 )
-"""Counts that are worth a line when they are not zero: part, metric, words."""
+"""Counters that are worth a line when they move: part, metric, words."""
+AGENT_TICKS = "reveal_agent_ticks_total"
 TICK_S = 0.25
 SAMPLE_S = 1.0
 
@@ -89,11 +93,6 @@ class Session:
         parts = tuple(map(Part, ("broker", "agent", "worker")))
         self._broker, self._agent, self._worker = parts
         self.stack = Stack(brokers, not brokers, parts, baseline_s)
-
-    @property
-    def windows(self) -> float | None:
-        """Windows that the worker has scored; None when it has not said."""
-        return self._recent("worker").latest("reveal_worker_windows_total")
 
     def run(self, seconds: float | None) -> None:
         """Start everything and watch it until asked to stop, or for so many seconds.
@@ -176,6 +175,8 @@ class Session:
         if self._stop_asked() or time.monotonic() >= self._ends:
             raise Stopped
         for watched in self._watched:
+            if watched.child.exit_code is not None:
+                watched.part.state = PartState.FAILED
             check(watched.child)
         if self._reader is None:
             time.sleep(TICK_S / 5)
@@ -212,11 +213,22 @@ class Session:
         stack.lag_records = worker.latest("reveal_worker_lag_records")
         stack.latency_p50_s = worker.quantile("reveal_worker_latency_seconds", 0.50)
         stack.latency_p99_s = worker.quantile("reveal_worker_latency_seconds", 0.99)
+        stack.windows = worker.latest("reveal_worker_windows_total") or 0.0
+        counted = [(self._recent(name), metric, words) for name, metric, words in LOSSES]
         stack.trouble = tuple(
-            f"{count:.0f} {what}"
-            for name, metric, what in TROUBLE
-            if (count := self._recent(name).latest(metric))
+            f"{lost:.0f} {words} in the last minute"
+            for recent, metric, words in counted
+            if (lost := recent.grown(metric))
         )
+        stack.losses = tuple(
+            f"{count:.0f} {words}"
+            for recent, metric, words in counted
+            if (count := recent.latest(metric))
+        )
+        agent = self._recent("agent")
+        channels, ticks = agent.latest("reveal_agent_channels"), agent.rate(AGENT_TICKS)
+        if channels is not None and ticks is not None:
+            self._agent.note = f"{channels:.0f} channels, {ticks:.1f} ticks/s"
 
     def _recent(self, name: str) -> Recent:
         return next((w.recent for w in self._watched if w.part.name == name), Recent())
@@ -224,11 +236,16 @@ class Session:
     def _stop(self) -> None:
         """Stop the parts, the last first. A display that fails does not keep them alive."""
         for watched in reversed(self._watched):
-            watched.part.state = PartState.STOPPING
-            with suppress(OSError):
-                self._display.show(self.stack, self.picture)
+            if watched.child.exit_code is not None:
+                continue
+            self._show_stop(watched.part, PartState.STOPPING)
             watched.child.stop(hurry=lambda: self._stop_asked() > 1)
-            watched.part.state = PartState.STOPPED
+            self._show_stop(watched.part, PartState.STOPPED)
+
+    def _show_stop(self, part: Part, state: PartState) -> None:
+        part.state = state
+        with suppress(OSError):
+            self._display.show(self.stack, self.picture)
 
 
 def broker_command(address_file: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _SCALED = {
     # unit as sent: (factor to the base, base unit)
@@ -20,7 +21,7 @@ _SCALED = {
 }
 _SECONDS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SHARES = {"share", "ratio", "fraction"}
-_AS_THEY_ARE = {"%", "°C", "C", "W", "V", "A", "rpm"}
+_AS_THEY_ARE = {"%": "%", "percent": "%", "°C": "°C", "W": "W", "V": "V", "A": "A", "rpm": "rpm"}
 _COUNTS = {"", "1", "count"}
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -54,14 +55,16 @@ def _split(value: float, unit: str) -> tuple[str, str]:
     tail = f"/{per}" if slash else ""
     if whole in _SHARES:
         return _digits(value * 100), f" %{tail}"
-    if whole in _SECONDS and not slash:
-        return _clock(value * _SECONDS[whole])
+    if whole in _SECONDS:
+        # Time per second, as a disk's busy time, stays in seconds.
+        number, name = _clock(value * _SECONDS[whole], _CLOCK[2:] if slash else _CLOCK)
+        return number, name + tail
     if whole in _SCALED:
         factor, base = _SCALED[whole]
         number, prefix = _prefixed(value * factor)
         return number, f" {prefix}{base}{tail}"
     if whole in _AS_THEY_ARE:
-        return _digits(value), f" {whole}{tail}"
+        return _digits(value), f" {_AS_THEY_ARE[whole]}{tail}"
     number, prefix = _prefixed(value)
     return number, f"{prefix} {whole}{tail}" if whole else f"{prefix}{tail}"
 
@@ -74,9 +77,9 @@ def _prefixed(value: float) -> tuple[str, str]:
     return _digits(rounded), ""
 
 
-def _clock(seconds: float) -> tuple[str, str]:
+def _clock(seconds: float, steps: Sequence[tuple[float, str]]) -> tuple[str, str]:
     rounded = _three_digits(seconds)
-    for size, name in _CLOCK:
+    for size, name in steps:
         # Below two of them, hours and minutes read better in the next unit down.
         if abs(rounded) >= (size if size <= 1 else 2 * size):
             return _digits(rounded / size), f" {name}"

@@ -68,7 +68,7 @@ def up(
                 session.run(seconds)
         except PartFailed as e:
             failure = str(e)
-    for line in summary(session.stack, session.picture, session.windows, str(directory)):
+    for line in summary(session.stack, session.picture, str(directory)):
         click.echo(line)
     if failure:
         click.echo(f"Error: {failure}", err=True)

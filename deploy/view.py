@@ -41,6 +41,7 @@ class PartState(StrEnum):
     UP = "up"
     STOPPING = "stopping"
     STOPPED = "stopped"
+    FAILED = "failed"
     LOST = "not reached"
 
 
@@ -69,12 +70,16 @@ class Stack:
     latency_p50_s: float | None = None
     latency_p99_s: float | None = None
     trouble: tuple[str, ...] = ()
-    """What was dropped or could not be read, each in a few words."""
+    """What was lost in the last minute, each in a few words."""
+    windows: float = 0.0
+    losses: tuple[str, ...] = ()
+    """What was lost since the start."""
 
 
 _PART_STYLE = {
     PartState.UP: "green",
     PartState.LOST: "bold red",
+    PartState.FAILED: "bold red",
     PartState.STARTING: "yellow",
     PartState.STOPPING: "yellow",
 }

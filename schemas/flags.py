@@ -16,6 +16,12 @@ from schemas.errors import RevealError
 from schemas.settings import Resolved, Section, flag, resolve, variable
 
 
+class UserError(click.ClickException):
+    """What the user can mend, in one line: `click.UsageError` would put the usage before it."""
+
+    exit_code = 2
+
+
 def with_settings(**sections: type[Section]) -> Callable[[Callable[..., Any]], Any]:
     """Give a click command the flags of `sections`; it is called with ``settings=Resolved``.
 
@@ -40,7 +46,7 @@ def with_settings(**sections: type[Section]) -> Callable[[Callable[..., Any]], A
                 settings = resolve(sections, flags=flags, environ=os.environ, file=config)
                 return command(*args, settings=settings, **kwargs)
             except RevealError as e:
-                raise click.UsageError(str(e)) from e
+                raise UserError(str(e)) from e
 
         wrapped: Any = run
         for name, cls in reversed(sections.items()):
