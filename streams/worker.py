@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, cast
 
-from faust import Stream, Worker
+from faust import Worker
 from faust.types import StreamT
 
 from schemas.codec import encode
@@ -115,14 +115,14 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
         value_serializer="raw",
     )
 
-    @app.task
+    @app.task  # type: ignore[untyped-decorator]
     async def start() -> None:
         reader.start()
         metrics.serve(settings.metrics_host, settings.metrics_port)
 
-    @app.agent(telemetry)  # type: ignore[untyped-decorator]
+    @app.agent(telemetry)
     async def detect(stream: StreamT[bytes]) -> None:
-        take = cast(Stream, stream).noack_take
+        take: Any = cast("Any", stream).noack_take  # Faust types it away
         async for events in take(settings.take, within=settings.within_ms / 1000):
             try:
                 began = time.monotonic()
