@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from producers.collectors import new_collectors
+from producers.collectors import MACHINE, NAMESPACE
 from producers.packing import Packer
 from producers.reading import MemoryReader
-from producers.sampler import Sampler, Source
+from producers.sampler import Group, Sampler
 from schemas.codec import encode
 from schemas.records import Layout, Telemetry
 from streams.recording import Container, Recorded
@@ -79,10 +79,12 @@ class RawRecording:
 
     def dropped(self) -> dict[str, int]:
         """Return what was left out on the way, by reason."""
+        # What hosts share is in the statistics of each of them.
+        stats = {id(one): one for sampler in self._samplers for one in sampler.stats.values()}
         return {
             "same_tick": self.same_tick,
-            "failed_reads": sum(s.errors.total() for s in self._samplers),
-            "broken_fields": sum(s.broken.total() for s in self._samplers),
+            "failed_reads": sum(one.failures.total() for one in stats.values()),
+            "bad_fields": sum(one.bad_fields for one in stats.values()),
         }
 
     def _samples(self) -> Iterator[dict[str, Any]]:
@@ -106,26 +108,21 @@ class _Machine:
 
     def __init__(self, files: Mapping[str, bytes], interval_us: int, name: str) -> None:
         self._shared = MemoryReader(files)
+        shared = Group([make() for make in MACHINE], self._shared)
         prefixes = sorted({path.partition(":")[0] for path in files if ":" in path})
-        common = {c.name: Source(c, self._shared) for c in new_collectors()}
-        boot_id = files.get(BOOT_ID, b"").decode().strip()
+        boot_id = files.get(BOOT_ID, b"").decode(errors="replace").strip()
         ticks_per_record = max(1, SECOND_US // interval_us)
         self.hosts = []
         for prefix in prefixes or [""]:
-            reader = MemoryReader(files, prefix)
-            sources = [
-                Source(c, reader)
-                if any(f"{prefix}:{source.path}" in files for source in c.sources)
-                else common[c.name]
-                for c in new_collectors()
-            ]
+            reader = MemoryReader(files, prefix and f"{prefix}:")
             sampler = Sampler(
-                sources,
+                [make() for make in NAMESPACE],
                 reader,
                 host=prefix or name,
                 interval_us=interval_us,
                 agent_version="",
                 boot_id=boot_id,
+                shared=[shared],
             )
             self.hosts.append(_Host(sampler, reader, ticks_per_record))
 
