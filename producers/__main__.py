@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import time
-from contextlib import closing
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import click
@@ -14,15 +15,16 @@ from rich.console import Console
 from producers import doctor, listing
 from producers.agent import Agent
 from producers.clock import Grid, SystemClock
-from producers.collector import Collector
-from producers.collectors import new_collectors
+from producers.collectors import ALL
 from producers.collectors.agent import OwnCost
+from producers.collectors.agent import collector as own_collector
 from producers.config import AgentSettings
 from producers.metrics import AgentMetrics
 from producers.packing import Packer
 from producers.publisher import Publisher
-from producers.reading import FileReader
+from producers.reading import Reader, SystemReader
 from producers.sampler import Sampler
+from producers.source import Collector
 from schemas.errors import InvalidSettings
 from schemas.flags import print_settings, with_settings
 from schemas.settings import Kafka, Resolved
@@ -32,13 +34,16 @@ VERSION = version("reveal-telemetry")
 MINUTE_NS = 60_000_000_000
 MB = 1_000_000
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-LIST_WAIT_S = 0.2
+LIST_WAIT_S = 1.1
+"""Over a second, so that what is read once a second has a rate, too."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name=PROGRAM)
 def main() -> None:
     """Sample this host's hardware telemetry and send it to Kafka."""
+    # What fails is said by `producers.report`, a line a minute, and not by each reading's log.
+    logging.getLogger("producers").addHandler(logging.NullHandler())
 
 
 @main.command()
@@ -53,12 +58,13 @@ def run(settings: Resolved, seconds: float | None) -> None:
             "`reveal up` and `reveal broker` start one on this machine for trying things out"
         )
     clock = SystemClock()  # before any thread: they inherit what it does with signals
-    cost, sampler, reader = _sampler(own)
-    with closing(reader):
+    with SystemReader(own.proc_root, own.sys_root) as reader:
+        host = _Host.of(own, reader)
         agent = Agent(
             clock=clock,
             grid=Grid(1000 * own.interval_ms, clock),
-            sampler=sampler,
+            collectors=host.collectors,
+            sampler=host.sampler,
             packer=Packer(own.ticks_per_record),
             publisher=Publisher(
                 kafka.brokers,
@@ -66,7 +72,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
                 keep_ns=int(own.keep_minutes * MINUTE_NS),
                 keep_bytes=own.keep_mb * MB,
             ),
-            own=cost,
+            own=host.own,
             say=_say,
             cpu_ns=time.process_time_ns,
         )
@@ -83,21 +89,24 @@ def run(settings: Resolved, seconds: float | None) -> None:
 def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
     """List every channel of this host with its value now."""
     own = settings.get("agent", AgentSettings)
-    cost, sampler, reader = _sampler(own)
-    with closing(reader):
-        # Twice: a rate needs two readings.
-        sampler.sample(time.monotonic_ns())
-        cost.cpu_ns, cost.collector_seconds = time.process_time_ns(), sampler.seconds
-        time.sleep(LIST_WAIT_S)
-        sample = sampler.sample(time.monotonic_ns())
+    with SystemReader(own.proc_root, own.sys_root) as reader:
+        host = _Host.of(own, reader)
+        for wait_s in (0.0, LIST_WAIT_S):  # a rate needs two readings
+            time.sleep(wait_s)
+            host.own.cpu_ns = time.process_time_ns()
+            sample = host.sampler.sample(time.monotonic_ns())
+            host.own.collector_us = [
+                1e6 * host.sampler.stats[c.name].last_seconds for c in host.collectors
+            ]
     layout, values = sample.layout, sample.values
     if as_json:
         for line in listing.json_lines(layout, values, everything=everything):
             click.echo(line)
         return
     listing.print_channels(layout, values, everything=everything, console=Console())
-    for name, reason in sampler.reasons.items():
-        _say(f"collector {name}: {reason} (see `{PROGRAM} doctor`)")
+    absent = [s.path for c in host.collectors for s in c.sources if s.problem]
+    if absent:
+        _say(f"absent: {', '.join(absent)} (`{PROGRAM} doctor` says what to do)")
 
 
 @main.command(name="doctor")
@@ -129,27 +138,30 @@ def config_(settings: Resolved) -> None:
     print_settings(settings)
 
 
-def _sampler(own: AgentSettings) -> tuple[OwnCost, Sampler, FileReader]:
-    collectors: list[Collector] = new_collectors()
-    cost = OwnCost([c.name for c in collectors])
-    reader = FileReader(own.proc_root, own.sys_root)
-    sampler = Sampler(
-        [*collectors, cost],
-        reader,
-        host=own.host_name,
-        interval_us=1000 * own.interval_ms,
-        agent_version=VERSION,
-        boot_id=_boot_id(reader),
-    )
-    return cost, sampler, reader
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """What one host is sampled with."""
 
+    collectors: list[Collector]
+    own: OwnCost
+    sampler: Sampler
 
-def _boot_id(reader: FileReader) -> str:
-    """Return the name of this boot; empty where the kernel does not tell."""
-    try:
-        return reader.read(BOOT_ID).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    @staticmethod
+    def of(settings: AgentSettings, reader: Reader) -> _Host:
+        collectors = [make() for make in ALL]
+        own = OwnCost([c.name for c in collectors])
+        boot_id = reader.read(BOOT_ID)
+        sampler = Sampler(
+            [*collectors, own_collector(own)],
+            reader,
+            host=settings.host_name,
+            interval_us=1000 * settings.interval_ms,
+            agent_version=VERSION,
+            boot_id=boot_id.decode("ascii", "replace").strip()
+            if isinstance(boot_id, bytes)
+            else "",
+        )
+        return _Host(collectors, own, sampler)
 
 
 def _say(line: str) -> None:

@@ -7,22 +7,22 @@ the way out are arguments.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from producers.clock import Clock, Grid, Tick
 from producers.collectors.agent import OwnCost
 from producers.packing import Packer
 from producers.publisher import Publisher
+from producers.report import Report
 from producers.sampler import Sampler
+from producers.source import Collector
 from schemas.records import Layout, Telemetry
 from schemas.topics import LAYOUTS, TELEMETRY
 
 SECOND_NS = 1_000_000_000
 ANNOUNCE_NS = 60 * SECOND_NS
 """A layout is sent again so often, for readers that come later."""
-SAY_NS = 60 * SECOND_NS
-"""At least so long between two lines to the person who runs the agent."""
 WARM_TICKS = 20
 
 
@@ -65,6 +65,10 @@ class Agent:
 
     Parameters
     ----------
+    collectors
+        What `own` times, in its order.
+    sampler
+        Samples them, and `own`.
     say
         Takes a line for the person who runs it: what goes wrong, at most once a minute.
     cpu_ns
@@ -76,6 +80,7 @@ class Agent:
         *,
         clock: Clock,
         grid: Grid,
+        collectors: Sequence[Collector],
         sampler: Sampler,
         packer: Packer,
         publisher: Publisher,
@@ -85,6 +90,7 @@ class Agent:
     ) -> None:
         self.grid = grid
         self.sampler = sampler
+        self._stats = [sampler.stats[c.name] for c in collectors]
         self.publisher = publisher
         self.own = own
         self.ticks = 0
@@ -93,13 +99,10 @@ class Agent:
         self.work = Spread()
         self._clock = clock
         self._packer = packer
-        self._say = say
+        self._report = Report(grid, collectors, sampler, publisher, say)
         self._cpu_ns = cpu_ns
         self._layout: Layout | None = None
         self._announce_ns = 0
-        self._say_ns = 0
-        self._told: dict[str, int] = {}
-        self._ailing = False
 
     @property
     def cpu_seconds(self) -> float:
@@ -159,31 +162,8 @@ class Agent:
         own.cpu_ns = self._cpu_ns()
         own.jitter_us = tick.jitter_us
         own.missed_ticks = self.grid.missed
-        own.collector_seconds = self.sampler.seconds
+        own.collector_us = [1e6 * s.last_seconds for s in self._stats]
         own.queued = len(publisher)
         own.dropped = publisher.dropped.total()
         own.payload_bytes = publisher.payload_bytes
-        if tick.mono_ns >= self._say_ns:
-            self._report(tick.mono_ns)
-
-    def _report(self, mono_ns: int) -> None:
-        """Say what went wrong since the last line, and when it is over."""
-        counts = {
-            "ticks missed": self.grid.missed,
-            "clock steps": self.grid.steps,
-            "messages dropped": self.publisher.dropped.total(),
-            "producers replaced": self.publisher.rebuilt,
-            "readings failed": self.sampler.errors.total(),
-        }
-        parts = [
-            f"{count - self._told.get(what, 0)} {what}"
-            for what, count in counts.items()
-            if count != self._told.get(what, 0)
-        ]
-        if self.publisher.trouble:
-            parts.insert(0, f"not sending ({self.publisher.trouble}), {len(self.publisher)} wait")
-        if parts or self._ailing:
-            self._say("; ".join(parts) or "all is well again")
-            self._ailing = bool(parts)
-            self._told = counts
-            self._say_ns = mono_ns + SAY_NS
+        self._report.look(tick.mono_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import statistics
@@ -15,11 +16,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from producers.collector import Collector, SourceFile
-from producers.collectors import new_collectors
+from producers.collectors import ALL
 from producers.config import AgentSettings
 from producers.publisher import producer_config
-from producers.reading import FileReader, Reader
+from producers.reading import Reader, SystemReader
+from producers.source import Collector
 from schemas.topics import LAYOUTS, TELEMETRY
 
 BROKER_S = 5.0
@@ -46,16 +47,16 @@ class Finding:
 
 
 ESSENTIAL = ("proc/stat", "proc/meminfo")
+PERMIT = "run the agent as root, or let its user read the file"
+REPORT = "report it with the file's text and the kernel's version (uname -r)"
 MOUNT = "mount the host's /proc and name it with --proc-root"
 
 
 def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
     """Look at everything, in order; each finding comes when it is known."""
-    reader = FileReader(settings.proc_root, settings.sys_root)
-    for collector in new_collectors():
-        for source in collector.sources:
-            yield check_source(reader, source)
-        yield check_collector(reader, collector)
+    with SystemReader(settings.proc_root, settings.sys_root) as reader:
+        for make in ALL:
+            yield from check_collector(make(), reader)
     yield check_boot_id(settings.proc_root)
     yield check_network(settings.proc_root)
     yield check_name(settings.host_name)
@@ -72,39 +73,26 @@ def healthy(findings: Sequence[Finding]) -> bool:
     return all(f.well or not f.essential for f in findings)
 
 
-def check_source(reader: Reader, source: SourceFile) -> Finding:
-    """Read a file that a collector needs."""
-    remedy = source.remedy
-    try:
-        if reader.read(source.path):
-            return Finding(source.path, True, source.path in ESSENTIAL, source.gives)
-        found = "is empty"
-    except PermissionError:
-        found, remedy = "no permission", "run the agent as root, or let its user read the file"
-    except FileNotFoundError:
-        found = "is not there"
-    except OSError as e:
-        found = e.strerror or str(e)
-    why = f"not seen: {source.gives}"
-    return Finding(source.path, False, source.path in ESSENTIAL, found, why, remedy)
-
-
-def check_collector(reader: Reader, collector: Collector) -> Finding:
-    """Let a collector read, and count what it could not make out."""
-    what = f"collector {collector.name}"
-    why = "its channels are absent"
-    try:
-        reading = collector.read(reader)
-    except Exception as e:
-        remedy = "see the files above"
-        if not isinstance(e, OSError):
-            remedy = "report this with the kernel version (uname -r) and the files above"
-        return Finding(what, False, False, str(e) or type(e).__name__, why, remedy)
-    if not collector.broken:
-        return Finding(what, True, False, f"{len(reading.metrics)} channels")
-    names = ", ".join(sorted(collector.broken)[:5])
-    found = f"{len(collector.broken)} of {len(reading.metrics)} fields are no numbers: {names}"
-    return Finding(what, False, False, found, why, "report this with the kernel version (uname -r)")
+def check_collector(collector: Collector, reader: Reader) -> Iterator[Finding]:
+    """Let each source of a collector read, and count what it could not make out."""
+    for source in collector.sources:
+        what, essential = source.path or collector.name, source.path in ESSENTIAL
+        try:
+            source.read(reader, time.monotonic_ns())
+            problem = source.problem.removeprefix(f"{source.path}: ")
+        except Exception as e:
+            problem = f"{type(e).__name__}: {e}"
+        channels, bad = len(source.plan.channels), source.bad_fields
+        if problem:
+            why, remedy = source.remedy, ""  # both, in the collector's words
+            if problem == os.strerror(errno.EACCES):
+                remedy = PERMIT
+            yield Finding(what, False, essential, problem, why, remedy)
+        elif bad:
+            found = f"{channels} channels of {collector.name}, {bad} fields are no numbers"
+            yield Finding(what, False, False, found, "those channels stay empty", REPORT)
+        else:
+            yield Finding(what, True, essential, f"{channels} channels of {collector.name}")
 
 
 def check_boot_id(proc: Path) -> Finding:
@@ -245,9 +233,9 @@ def as_text(finding: Finding, width: int) -> Iterator[str]:
     """Return the lines for a person, `width` columns wide; with a remedy where one is needed."""
     mark = "ok" if finding.well else "MISSING" if finding.essential else "absent"
     yield from _wrapped(f"{mark:<8} {finding.what:<20} ", finding.found, width)
-    if not finding.well:
-        yield from _wrapped(f"{'':<8} why: ", finding.why, width)
-        yield from _wrapped(f"{'':<8} do:  ", finding.remedy, width)
+    for text in (finding.why, finding.remedy):
+        if text:
+            yield from _wrapped(f"{'':<8} ", text, width)
 
 
 def as_json(finding: Finding) -> str:
@@ -256,14 +244,9 @@ def as_json(finding: Finding) -> str:
 
 
 def _wrapped(head: str, text: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        head + text,
-        width,
-        initial_indent="",
-        subsequent_indent=" " * len(head),
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    ) or [head.rstrip()]
+    room = max(20, width - len(head))
+    lines = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
+    return [(head if i == 0 else " " * len(head)) + line for i, line in enumerate(lines)]
 
 
 def verdict(findings: Sequence[Finding]) -> str:

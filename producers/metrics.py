@@ -65,13 +65,18 @@ class AgentMetrics(Collector):
         yield _summary("tick_seconds", "Sampling, packing and handing over one tick", agent.work)
         yield _counter("cpu_seconds", "CPU time of the agent, all threads", agent.cpu_seconds)
         yield _gauge("resident_memory_bytes", "Memory of the agent", _resident_bytes())
+        stats = agent.sampler.stats
         yield _counters(
             *("collector_seconds", "Time spent in a collector", "collector"),
-            agent.sampler.seconds,
+            {name: s.seconds for name, s in stats.items()},
         )
         yield _counters(
-            *("collector_errors", "Readings of a collector that failed", "collector"),
-            agent.sampler.errors,
+            *("collector_failures", "Readings that failed", "collector"),
+            {name: s.failures.total() for name, s in stats.items()},
+        )
+        yield _counters(
+            *("collector_bad_fields", "Fields that were no numbers", "collector"),
+            {name: s.bad_fields for name, s in stats.items()},
         )
         yield _gauge("queued_messages", "Messages not acknowledged yet", len(publisher))
         yield _counter("delivered_messages", "Messages acknowledged", publisher.delivered)

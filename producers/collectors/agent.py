@@ -5,74 +5,78 @@ The figures are of the tick before: a tick cannot yet know its own.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from producers.collector import Reading, SourceFile
-from producers.metric import Metric
 from producers.reading import Reader
-from schemas.records import Subsystem
+from producers.source import Collector, Field, Plan
+from schemas.records import Channel, Kind, Subsystem
 
-PERCENT_OF_NS = 100 / 1e9
+NS_TO_PERCENT = 100 / 1e9
+NAN = float("nan")
 
 
 class OwnCost:
-    """The agent writes these down after each tick; reading them costs no system call.
+    """A source that the agent itself writes, after each tick: reading it costs no system call.
 
     Attributes
     ----------
     cpu_ns
         CPU time of the process so far, all its threads, librdkafka's too.
-    jitter_us
-        From the grid point to the moment of sampling, in the last tick.
     missed_ticks, dropped, payload_bytes
         So far: ticks that were due and not taken, messages given up, bytes sent (before
         compression).
     queued
         Messages not acknowledged yet.
-    collector_seconds
-        Time spent so far, by collector.
+    jitter_us
+        From the grid point to the moment of sampling.
+    collector_us
+        Time that each collector took, in the order of `collectors`.
     """
 
-    name = "agent"
-    sources: tuple[SourceFile, ...] = ()
+    path = ""
+    remedy = ""
+    problem = ""
+    bad_fields = 0
 
     def __init__(self, collectors: Sequence[str]) -> None:
-        self.cpu_ns = 0
-        self.jitter_us = 0.0
-        self.missed_ticks = 0
-        self.queued = 0
-        self.dropped = 0
-        self.payload_bytes = 0
-        self.collector_seconds: Mapping[str, float] = {}
-        self.broken: Counter[str] = Counter()
-        self._collectors = tuple(collectors)
-        self._seconds = np.full(len(collectors), np.nan)
-        self._metrics = (
-            _metric("cpu", "percent", counter=True, scale=PERCENT_OF_NS),
-            _metric("missed_ticks", "1/s", counter=True),
-            _metric("dropped", "1/s", counter=True),
-            _metric("payload", "bytes/s", counter=True),
-            _metric("queued", "messages"),
-            _metric("jitter", "us"),
-            *(_metric("collector_time", "us", device=name) for name in collectors),
+        self.cpu_ns: float = NAN
+        self.missed_ticks: float = NAN
+        self.dropped: float = NAN
+        self.payload_bytes: float = NAN
+        self.queued: float = NAN
+        self.jitter_us: float = NAN
+        self.collector_us: Sequence[float] = (NAN,) * len(collectors)
+        channels = (
+            _channel("cpu", "%", Kind.RATE),
+            _channel("missed_ticks", "/s", Kind.RATE),
+            _channel("dropped", "/s", Kind.RATE),
+            _channel("payload", "B/s", Kind.RATE),
+            _channel("queued", "messages"),
+            _channel("jitter", "us"),
+            *(_channel("collector_time", "us", device=name) for name in collectors),
+        )
+        scale = {"agent.cpu": NS_TO_PERCENT}
+        self.plan = Plan(
+            fields=tuple(
+                Field(c.label, c.kind is Kind.RATE, scale.get(c.metric, 1.0)) for c in channels
+            ),
+            channels=channels,
+            direct=tuple(range(len(channels))),
         )
 
-    def read(self, reader: Reader) -> Reading:  # noqa: ARG002 - there is no file to read
-        """Return what was written down; times of collectors since the read before."""
-        seconds = np.array([self.collector_seconds.get(n, np.nan) for n in self._collectors])
-        spent = 1e6 * (seconds - self._seconds)
-        self._seconds = seconds
-        figures = (
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:  # noqa: ARG002
+        """Return what was written."""
+        return [
             *(self.cpu_ns, self.missed_ticks, self.dropped, self.payload_bytes),
             *(self.queued, self.jitter_us),
-        )
-        return Reading(self._metrics, np.concatenate([np.array(figures, np.float64), spent]))
+            *self.collector_us,
+        ]
 
 
-def _metric(
-    name: str, unit: str, *, device: str = "", counter: bool = False, scale: float = 1.0
-) -> Metric:
-    return Metric(f"agent.{name}", device, Subsystem.AGENT, unit, counter, scale)
+def collector(own: OwnCost) -> Collector:
+    """Return the collector of an agent's own cost."""
+    return Collector("agent", (own,))
+
+
+def _channel(name: str, unit: str, kind: Kind = Kind.GAUGE, *, device: str = "") -> Channel:
+    return Channel(f"agent.{name}", device, Subsystem.AGENT, unit, kind)
