@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from faust import Worker
 from faust.types import StreamT
+from mode.loop import use as use_loop
 
 from schemas.codec import encode
 from schemas.errors import InvalidSettings
@@ -161,5 +162,7 @@ def lag(app: App, tp: Any, pipeline: Pipeline) -> int:
 
 def run(kafka: Kafka, settings: WorkerSettings) -> None:
     """Run a worker until it is told to stop. Does not return."""
-    app = create_app(kafka, settings)
-    Worker(app, loglevel="warn", quiet=True).execute_from_commandline()
+    use_loop("uvloop")  # a quarter less CPU than asyncio's own
+    worker = Worker(create_app(kafka, settings), loglevel="warn", quiet=True)
+    worker.spinner = None  # it writes to the terminal that is not its own
+    worker.execute_from_commandline()
