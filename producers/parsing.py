@@ -141,7 +141,7 @@ class TextFile:
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:
         """Read and parse the file; None when it is a slow one's turn later."""
-        if self._slow and mono_ns < self._due_ns:
+        if self._slow and 0 < self._due_ns - mono_ns <= _SLOW_NS:
             return None
         text = reader.read(self.path)
         if not isinstance(text, bytes):

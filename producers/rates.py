@@ -108,8 +108,8 @@ class Rates:
         values
             Shape ``(fields,)``: the newest reading.
         mono_ns
-            When, on the monotonic clock, nanoseconds. A reading that is not later than the one
-            before gives NaN for every rate and changes nothing.
+            When, on the monotonic clock, nanoseconds. The same time again gives NaN for every rate
+            and changes nothing; an earlier one is another boot, and everything starts anew.
         """
         out = np.empty(len(values))
         level = values[self._levels] * self._level_scale
@@ -121,9 +121,12 @@ class Rates:
             self._reject(self._levels[infinite])
             out[self._levels[infinite]] = np.nan
         now = values[self._counters]
-        if mono_ns <= self._at:
+        if mono_ns == self._at:
             out[self._counters] = np.nan
             return out
+        if mono_ns < self._at:
+            self._last[:] = np.nan
+            self._even = False
         rate = self._steady(now, mono_ns)
         if rate is None:
             rate = self._careful(now, mono_ns)

@@ -22,7 +22,7 @@ import numpy as np
 
 from producers.rates import Rates
 from producers.reading import Reader
-from producers.source import Collector, Doubles, Field, Plan, Source
+from producers.source import Collector, Derive, Doubles, Field, Plan, Source
 from schemas.records import Channel, Floats, Layout, layout_fingerprint
 
 log = logging.getLogger(__name__)
@@ -60,11 +60,16 @@ class Sample:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A source in its group: its plan, and where its fields and channels are."""
+    """A source in its group: its plan, and where its fields and channels are.
+
+    `rates` are the group's, in one pass with all others, until the source once has not its turn.
+    From then on it has its own, so that the pass need not tell whose reading is old.
+    """
 
     source: Source
     stats: CollectorStats
     collector: str
+    rates: Rates
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
     channels: slice = field(default_factory=lambda: slice(0, 0))
@@ -92,18 +97,19 @@ class Group:
         self._reader = reader
         self._clock_ns = clock_ns
         self.stats: dict[str, CollectorStats] = {}
+        self._rates = Rates()
         self._collectors: list[tuple[CollectorStats, list[_Part]]] = []
         for collector in collectors:
             if collector.name in self.stats:
                 raise ValueError(f"two collectors are called {collector.name}")
             stats = self.stats[collector.name] = CollectorStats()
-            parts = [_Part(source, stats, collector.name) for source in collector.sources]
+            parts = [_Part(s, stats, collector.name, self._rates) for s in collector.sources]
             self._collectors.append((stats, parts))
         self._parts = [part for _, parts in self._collectors for part in parts]
         self.channels: tuple[Channel, ...] = ()
-        self._rates = Rates()
         self._direct_from = np.empty(0, np.intp)
         self._direct_to = np.empty(0, np.intp)
+        self._derived: list[tuple[_Part, Derive]] = []
         self._at = _NOT_READ
         self._all: Doubles = np.empty(0)
         self._values: Floats = np.empty(0, np.float32)
@@ -116,18 +122,21 @@ class Group:
         if mono_ns == self._at:
             return self._values
         numbers: list[float] = []
-        held: list[_Part] = []
+        apart: list[tuple[_Part, Sequence[float] | None]] = []
         changed = False
         before = self._clock_ns()
         for stats, parts in self._collectors:
             for part in parts:
                 plan = part.plan
                 read = self._read(part, mono_ns)
-                if read is None:
-                    held.append(part)
-                    read = part.plan.blank
-                numbers += read
                 changed |= part.plan is not plan
+                if read is None and part.rates is self._rates:
+                    part.rates = Rates()
+                    changed = True
+                if part.rates is not self._rates:
+                    apart.append((part, read))
+                elif read is not None:
+                    numbers += read
             after = self._clock_ns()
             stats.last_seconds = (after - before) / 1e9
             stats.seconds += stats.last_seconds
@@ -137,7 +146,16 @@ class Group:
         levels = self._rates.update(_doubles(numbers), mono_ns)
         if self._rates.rejected.size:
             self._count_rejected()
-        self._all = self._assemble(levels, held)
+        values = np.empty(len(self.channels))
+        values[self._direct_to] = levels[self._direct_from]
+        for part, derive in self._derived:
+            self._derive(part, derive, levels[part.fields], values)
+        for part, read in apart:
+            if read is None:
+                values[part.channels] = self._all[part.channels]
+            else:
+                self._take_apart(part, read, mono_ns, values)
+        self._all = values
         self._values = self._all.astype(np.float32)
         self._values.flags.writeable = False
         self._at = mono_ns
@@ -174,20 +192,25 @@ class Group:
             hit = (self._rates.rejected >= at.start) & (self._rates.rejected < at.stop)
             part.stats.bad_fields += int(np.count_nonzero(hit))
 
-    def _assemble(self, levels: Doubles, held: Sequence[_Part]) -> Doubles:
-        every = np.empty(len(self.channels))
-        every[self._direct_to] = levels[self._direct_from]
-        for part in self._parts:
-            if part.plan.derive is not None:
-                at = slice(part.channels.start + len(part.plan.direct), part.channels.stop)
-                try:
-                    every[at] = part.plan.derive(levels[part.fields])
-                except Exception as e:
-                    self._failed(part, f"{part.source.path}: {type(e).__name__}: {e}", e)
-                    every[at] = np.nan
-        for part in held:
-            every[part.channels] = self._all[part.channels]
-        return every
+    def _take_apart(
+        self, part: _Part, read: Sequence[float], mono_ns: int, values: Doubles
+    ) -> None:
+        """Set the channels of a source that has its own rates."""
+        levels = part.rates.update(_doubles(read), mono_ns)
+        part.stats.bad_fields += part.rates.rejected.size
+        start, direct = part.channels.start, part.plan.direct
+        values[start : start + len(direct)] = levels[list(direct)]
+        if part.plan.derive is not None:
+            self._derive(part, part.plan.derive, levels, values)
+
+    def _derive(self, part: _Part, derive: Derive, levels: Doubles, values: Doubles) -> None:
+        """Set the channels that a source makes of its levels and rates."""
+        at = slice(part.channels.start + len(part.plan.direct), part.channels.stop)
+        try:
+            values[at] = derive(levels)
+        except Exception as e:
+            self._failed(part, f"{part.source.path}: {type(e).__name__}: {e}", e)
+            values[at] = np.nan
 
     def _rebuild(self) -> None:
         """Lay fields and channels out anew. What was there before keeps its history."""
@@ -195,34 +218,40 @@ class Group:
         channels: list[Channel] = []
         direct_from: list[int] = []
         direct_to: list[int] = []
-        old = self._all
         kept: list[tuple[slice, slice]] = []
         for part in self._parts:
-            plan = part.plan
-            was = part.channels
+            plan, was = part.plan, part.channels
             first, at = len(fields), len(channels)
-            direct_from += [first + i for i in plan.direct]
-            direct_to += range(at, at + len(plan.direct))
-            # Two files may use one key; a file's path tells them apart.
-            fields += (
-                Field(f"{part.source.path} {f.key}", f.counter, f.scale, f.modulus)
-                for f in plan.fields
-            )
             channels += plan.channels
-            part.fields = slice(first, len(fields))
             part.channels = slice(at, len(channels))
             if was.stop - was.start == len(plan.channels):
                 kept.append((part.channels, was))
+            if part.rates is not self._rates:
+                part.rates.relayout(plan.fields)
+                part.fields = slice(first, first)
+                continue
+            # Two files may use one key; the file's path tells them apart.
+            path = part.source.path
+            fields += (Field(f"{path} {f.key}", f.counter, f.scale, f.modulus) for f in plan.fields)
+            part.fields = slice(first, len(fields))
+            direct_from += [first + i for i in plan.direct]
+            direct_to += range(at, at + len(plan.direct))
         self.channels = tuple(channels)
         self._direct_from = np.array(direct_from, np.intp)
         self._direct_to = np.array(direct_to, np.intp)
+        self._derived = [
+            (part, part.plan.derive)
+            for part in self._parts
+            if part.plan.derive is not None and part.rates is self._rates
+        ]
         self._rates.relayout(fields)
+        old = self._all
         self._all = np.full(len(channels), np.nan)
         for now, was in kept:
             self._all[now] = old[was]
 
 
-def _doubles(numbers: list[float]) -> Doubles:
+def _doubles(numbers: Sequence[float]) -> Doubles:
     try:
         return np.fromiter(numbers, np.float64, len(numbers))
     except OverflowError:  # an integer of more than 308 digits

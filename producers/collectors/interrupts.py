@@ -13,7 +13,6 @@ import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines
 from producers.source import WRAPS_32, Collector, Doubles, Field
-from producers.sums import known_sum
 from schemas.records import Channel, Kind, Subsystem
 
 UNIT = "interrupts/s"
@@ -27,37 +26,45 @@ def plan(text: str) -> Draft:
     if not lines or not lines[0][1][0].startswith("CPU"):
         return draft
     cores = [name.lower() for name in lines[0][1]]
-    names: dict[str, str] = {}  # of the sources in the table, by their label
+    names: dict[str, str] = {}  # of the rows of the table, by their label
+    once: dict[str, int] = {}
     for at, words in lines[1:]:
-        label = words[0].rstrip(":")
-        if not words[0].endswith(":") or label in names or len(words) == 1:
+        label = words[0].removesuffix(":")
+        if label == words[0] or label in names or len(words) == 1:
             continue
         if len(words) <= len(cores):
             # ERR and MIS are counted once for the whole machine.
-            channel = Channel("irq.source", label, Subsystem.CPU, UNIT, Kind.RATE)
-            draft.channel(at + 1, channel, modulus=WRAPS_32)
+            once.setdefault(label, at + 1)
             continue
         name = source_name(label, words[1 + len(cores) :])
-        taken = set(names.values()) | {device for _, device in draft.channels}
-        names[label] = f"{name}#{label}" if name in taken else name
         for i, core in enumerate(cores, start=1):
             draft.field(at + i, Field(f"{label} {name} {core}", True, modulus=WRAPS_32))
-    cells = [i for i, key in enumerate(draft.fields) if key not in draft.direct]
-    table = np.array(cells, np.intp).reshape(len(names), len(cores))
+        while name in names.values():
+            name += f"#{label}"
+        names[label] = name
+    shape = (len(names), len(cores))
+    if len(draft.fields) != len(names) * len(cores):
+        return Draft()  # a header that names a core twice
 
     def derive(rates: Doubles) -> Doubles:
-        cell = rates[table]
-        return np.concatenate((known_sum(cell, axis=1), known_sum(cell, axis=0)))
+        cell = rates[: shape[0] * shape[1]].reshape(shape)
+        return np.concatenate((cell.sum(axis=1), cell.sum(axis=0)))
 
+    for label, at in once.items():
+        if label not in names.values():
+            draft.channel(at, _channel("irq.source", label), modulus=WRAPS_32)
     draft.derived(
         [
-            Channel(metric, device, Subsystem.CPU, UNIT, Kind.RATE)
-            for metric, devices in (("irq.source", names.values()), ("irq.core", cores))
-            for device in devices
+            *(_channel("irq.source", name) for name in names.values()),
+            *(_channel("irq.core", core) for core in cores),
         ],
         derive,
     )
     return draft
+
+
+def _channel(metric: str, device: str) -> Channel:
+    return Channel(metric, device, Subsystem.CPU, UNIT, Kind.RATE)
 
 
 def source_name(label: str, description: list[str]) -> str:

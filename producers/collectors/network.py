@@ -11,7 +11,6 @@ import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines, snake_case
 from producers.source import WRAPS_32, Collector, Doubles, Field
-from producers.sums import known_sum
 from schemas.records import Channel, Kind, Subsystem
 
 _REMEDY = (
@@ -142,21 +141,24 @@ def plan_sockstat(text: str) -> Draft:
 def plan_softnet(text: str) -> Draft:
     """Plan /proc/net/softnet_stat: a line for each core that is online, added up."""
     draft = Draft()
-    columns = list(SOFTNET)
-    cores = 0
-    for at, words in numbered_lines(text):
-        columns = [c for c in columns if c < len(words)]
-        core = words[_SOFTNET_CORE] if len(words) > _SOFTNET_CORE else str(cores)
-        if len(words) > _SOFTNET_CORE:
+    lines = list(numbered_lines(text))
+    width = min((len(words) for _, words in lines), default=0)
+    columns = [c for c in SOFTNET if c < width]
+    cores: set[str] = set()
+    for row, (at, words) in enumerate(lines):
+        core = str(row)
+        if width > _SOFTNET_CORE:
+            core = words[_SOFTNET_CORE]
             draft.watch(at + _SOFTNET_CORE)
-        for c in columns:
-            draft.field(at + c, Field(f"{core} {SOFTNET[c]}", True, modulus=WRAPS_32))
-        cores += 1
-    if cores:
-        shape = (cores, len(columns))
+        if core not in cores:
+            cores.add(core)
+            for c in columns:
+                draft.field(at + c, Field(f"{core} {SOFTNET[c]}", True, modulus=WRAPS_32))
+    if columns:
+        shape = (len(cores), len(columns))
         draft.derived(
             [_channel(f"softnet.{SOFTNET[c]}", "packets/s") for c in columns],
-            lambda rates: known_sum(rates.reshape(shape), axis=0),
+            lambda rates: rates.reshape(shape).sum(axis=0),
         )
     return draft
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines
 from producers.source import WRAPS_32, Collector, Doubles, Field
-from producers.sums import known_sum
 from schemas.records import Channel, Kind, Subsystem
 
 UNIT = "softirqs/s"
@@ -38,10 +37,12 @@ def plan(text: str) -> Draft:
         for i, core in enumerate(cores, start=1):
             draft.field(at + i, Field(f"{kind} {core}", True, modulus=WRAPS_32))
     shape = (len(kinds), len(cores))
+    if len(draft.fields) != len(kinds) * len(cores):
+        return Draft()  # a header that names a core twice
 
     def derive(rates: Doubles) -> Doubles:
         cell = rates.reshape(shape)
-        return np.concatenate((known_sum(cell, axis=1), known_sum(cell, axis=0)))
+        return np.concatenate((cell.sum(axis=1), cell.sum(axis=0)))
 
     by_kind = (
         Channel(

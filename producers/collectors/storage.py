@@ -14,7 +14,6 @@ import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines
 from producers.source import WRAPS_32, Collector, Doubles
-from producers.sums import known_sum
 from schemas.records import Channel, Kind, Subsystem
 
 _SECTOR_BYTES = 512
@@ -72,7 +71,7 @@ def plan(text: str) -> Draft:
         disks.append(name)
         columns = zip(COLUMNS, words[_NAME + 1 :], strict=False)
         for i, ((metric, unit, kind, scale, modulus), _) in enumerate(columns, start=_NAME + 1):
-            channel = Channel(f"disk.{metric}", name, Subsystem.STORAGE, unit, kind)
+            channel = _channel(f"disk.{metric}", name, unit, kind)
             draft.channel(at + i, channel, scale=scale, modulus=modulus)
     _derive(draft, disks)
     return draft
@@ -85,46 +84,43 @@ def is_partition(name: str, names: set[str]) -> bool:
 
 
 def _derive(draft: Draft, disks: list[str]) -> None:
+    """Add what the disks do together, and how long a request takes on each."""
     place = {key: i for i, key in enumerate(draft.fields)}
+    units = {metric: (unit, kind) for metric, unit, kind, _, _ in COLUMNS}
 
     def places(metric: str, devices: list[str]) -> list[int]:
-        return [place[key] for d in devices if (key := f"disk.{metric}[{d}]") in place]
+        return [place[f"disk.{metric}[{device}]"] for device in devices]
 
-    physical = [d for d in disks if not _STACKED.fullmatch(d)]
-    sums = [np.array(places(metric, physical), np.intp) for metric in TOTALS] if physical else []
-    complete = [d for d in disks if len(places("write_time", [d])) == 1]
+    complete = [d for d in disks if f"disk.in_flight[{d}]" in place]
+    physical = [d for d in complete if not _STACKED.fullmatch(d)]
+    summed = np.array([places(metric, physical) for metric in TOTALS], np.intp)
+    times = np.array([places(time, complete) for _, time, _ in AWAITS], np.intp).ravel()
+    counts = np.array([places(count, complete) for _, _, count in AWAITS], np.intp).ravel()
+
+    totals = [_channel(f"disk.{metric}", "", *units[metric]) for metric in TOTALS]
     awaits = [
-        (np.array(places(time, complete), np.intp), np.array(places(count, complete), np.intp))
-        for _, time, count in AWAITS
+        _channel(f"disk.{metric}", d, "ms", Kind.GAUGE) for metric, _, _ in AWAITS for d in complete
     ]
-    channels = []
-    if physical:
-        units = {metric: (unit, kind) for metric, unit, kind, _, _ in COLUMNS}
-        channels = [
-            Channel(f"disk.{metric}", "", Subsystem.STORAGE, *units[metric]) for metric in TOTALS
-        ]
-    channels += [
-        Channel(f"disk.{metric}", d, Subsystem.STORAGE, "ms", Kind.GAUGE)
-        for metric, _, _ in AWAITS
-        for d in complete
-    ]
-
-    def derive(levels: Doubles) -> Doubles:
-        totals = [known_sum(levels[at], axis=0)[np.newaxis] if at.size else _UNKNOWN for at in sums]
-        return np.concatenate(
-            [*totals, *(mean_wait(levels[time], levels[count]) for time, count in awaits)]
-        )
-
-    if channels:
-        draft.derived(channels, derive)
-
-
-_UNKNOWN = np.array([np.nan])
+    if not physical:
+        draft.derived(awaits, lambda levels: mean_wait(levels[times], levels[counts]))
+        return
+    draft.derived(
+        [*totals, *awaits],
+        lambda levels: np.concatenate(
+            (levels[summed].sum(axis=1), mean_wait(levels[times], levels[counts]))
+        ),
+    )
 
 
 def mean_wait(time_ms: Doubles, requests: Doubles) -> Doubles:
     """Return the milliseconds that a request took; NaN where none ended: there is no mean."""
-    return np.where(requests > 0, time_ms / np.where(requests > 0, requests, 1.0), np.nan)
+    none = np.full(len(requests), np.nan)
+    mean: Doubles = np.divide(time_ms, requests, out=none, where=requests > 0)
+    return mean
+
+
+def _channel(metric: str, device: str, unit: str, kind: Kind) -> Channel:
+    return Channel(metric, device, Subsystem.STORAGE, unit, kind)
 
 
 def collector() -> Collector:
