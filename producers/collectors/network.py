@@ -53,7 +53,7 @@ def plan_dev(text: str) -> Draft:
     columns: list[str] = []
     for at, words in numbered_lines(text):
         if words[0] == "face":
-            halves = " ".join(words[1:]).partition("|")[::2]
+            halves = " ".join(words[1:]).strip("| ").partition("|")[::2]
             columns = [
                 f"net.{side}_{name}"
                 for side, half in zip(("rx", "tx"), halves, strict=True)
