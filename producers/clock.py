@@ -97,11 +97,11 @@ class Grid:
         """Wait for the next tick and return it; None when asked to stop."""
         while True:
             mono, wall = self._now()
-            due = -(-wall // self._interval_ns) * self._interval_ns
+            due = self._grid_point(wall)
             if self._last_ns is not None:
-                following = self._last_ns + self._interval_ns
-                if wall <= following + self._tolerance_ns:
-                    due = following
+                due = max(
+                    self._last_ns + self._interval_ns, self._grid_point(wall - self._tolerance_ns)
+                )
             # Also when it is due already: this is where signals are seen.
             if not self._clock.wait_until(mono + due - wall):
                 return None
@@ -109,6 +109,10 @@ class Grid:
             # Else we woke too early, or too late, or the clock was set meanwhile: align anew.
             if 0 <= wall - due <= self._tolerance_ns:
                 return self._take(due, mono, wall)
+
+    def _grid_point(self, wall: int) -> int:
+        """Return the first grid point that is not before `wall`."""
+        return -(-wall // self._interval_ns) * self._interval_ns
 
     def _take(self, due: int, mono: int, wall: int) -> Tick:
         due_mono = mono - (wall - due)

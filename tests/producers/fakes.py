@@ -1,8 +1,11 @@
-"""Stand-ins for what a test must control: time."""
+"""Stand-ins for what a test must control: time, and a broker that does as it is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
 
 
 class FakeClock:
@@ -43,3 +46,41 @@ class FakeClock:
     def step(self, ns: int) -> None:
         """Set the wall clock."""
         self.wall += ns
+
+
+class FakeProducer:
+    """A broker that acknowledges when it is told to, or, `obliging`, with the next poll."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.room = 4
+        self.waiting: list[tuple[bytes, Callable[[KafkaError | None, None], None]]] = []
+        self.took: list[bytes] = []
+        self.given: list[tuple[str, bytes]] = []
+        self.obliging = False
+        self.purged = False
+        self.raises: KafkaException | None = None
+
+    def produce(self, topic: str, value: bytes, _key: str, on_delivery: Any) -> None:
+        if self.raises is not None:
+            raise self.raises
+        if len(self.waiting) == self.room:
+            raise BufferError("Local: Queue full")
+        self.given.append((topic, value))
+        self.waiting.append((value, on_delivery))
+
+    def acknowledge(self, count: int, error: KafkaError | None = None) -> None:
+        done, self.waiting = self.waiting[:count], self.waiting[count:]
+        for value, callback in done:
+            if error is None:
+                self.took.append(value)
+            callback(error, None)
+
+    def poll(self, _timeout_s: float) -> int:
+        if self.obliging:
+            self.acknowledge(len(self.waiting))
+        return 0
+
+    def purge(self) -> None:
+        self.purged = True
+        self.acknowledge(len(self.waiting), KafkaError(KafkaError._PURGE_QUEUE))

@@ -68,6 +68,8 @@ def test_the_time_that_sampling_takes_does_not_move_the_grid() -> None:
     [
         (149, [0, 100], 0),  # within half an interval of its point: taken, with its jitter
         (151, [0, 200], 1),
+        (249, [0, 200], 1),
+        (251, [0, 300], 2),
         (1000, [0, 1000], 9),
         (38_000, [0, 38_000], 379),
     ],

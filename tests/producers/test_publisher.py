@@ -13,6 +13,7 @@ from producers.publisher import MESSAGE_BYTES, Publisher, producer_config
 from schemas.codec import decode_as
 from schemas.records import Record, Telemetry
 from schemas.topics import LAYOUTS, TELEMETRY
+from tests.producers.fakes import FakeProducer
 from tests.producers.kafka import read_topic
 
 PRODUCE = 0
@@ -144,39 +145,6 @@ def test_a_message_that_no_broker_takes_does_not_block_the_others(broker: Broker
     assert publisher.close(20) == 0
     assert publisher.dropped == {"refused": 1}
     assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == [1]
-
-
-class FakeProducer:
-    """A broker that takes messages only when it is told to."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.config = config
-        self.room = 4
-        self.waiting: list[tuple[bytes, Callable[[KafkaError | None, None], None]]] = []
-        self.took: list[bytes] = []
-        self.purged = False
-        self.raises: KafkaException | None = None
-
-    def produce(self, _topic: str, value: bytes, _key: str, on_delivery: Any) -> None:
-        if self.raises is not None:
-            raise self.raises
-        if len(self.waiting) == self.room:
-            raise BufferError("Local: Queue full")
-        self.waiting.append((value, on_delivery))
-
-    def acknowledge(self, count: int, error: KafkaError | None = None) -> None:
-        done, self.waiting = self.waiting[:count], self.waiting[count:]
-        for value, callback in done:
-            if error is None:
-                self.took.append(value)
-            callback(error, None)
-
-    def poll(self, _timeout_s: float) -> int:
-        return 0
-
-    def purge(self) -> None:
-        self.purged = True
-        self.acknowledge(len(self.waiting), KafkaError(KafkaError._PURGE_QUEUE))
 
 
 class Bench:

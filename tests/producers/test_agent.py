@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from confluent_kafka import KafkaError
+
+from deploy.local import Broker
+from schemas.codec import decode
+from schemas.records import Layout, Subsystem, Telemetry, layout_fingerprint
+from schemas.topics import LAYOUTS, TELEMETRY
+from tests.producers.hosts import INTERVAL_US, SECOND_NS, START_NS, Host
+from tests.producers.kafka import read_topic
+
+START_US = START_NS // 1000
+
+
+def sent(host: Host) -> list[tuple[str, Layout | Telemetry]]:
+    """What the fake producer was given: topic and record."""
+    found = []
+    for producer in host.producers:
+        for topic, value in producer.given:
+            record = decode(value)
+            assert isinstance(record, Layout | Telemetry)
+            found.append((topic, record))
+    return found
+
+
+def layouts(host: Host) -> list[Layout]:
+    return [r for _, r in sent(host) if isinstance(r, Layout)]
+
+
+def telemetry(host: Host) -> list[Telemetry]:
+    return [r for _, r in sent(host) if isinstance(r, Telemetry)]
+
+
+def test_what_is_sampled_is_what_a_reader_gets(broker: Broker) -> None:
+    host = Host(1.5, math.nan, -3.0, brokers=broker.bootstrap)
+    samples = []
+
+    def change(number: int) -> None:
+        host.numbers.levels = (number, math.nan if number % 3 else 0.25, -number / 7)
+        host.cpu_ns += 1_000_000
+
+    original = host.sampler.sample
+
+    def remember(mono_ns: int) -> object:
+        sample = original(mono_ns)
+        samples.append(sample.values.copy())
+        return sample
+
+    host.sampler.sample = remember  # type: ignore[method-assign, assignment]
+    host.clock.run(370_000_000)  # starts in mid-second
+    host.ticks(38, change)
+    summary = host.agent.run(0, 20)
+    assert (summary.ticks, summary.missed, summary.dropped) == (38, 0, 0)
+    (layout_key, layout), *others = read_topic(broker.bootstrap, LAYOUTS)
+    assert not others
+    assert isinstance(layout, Layout)
+    assert layout_key == f"node1:{layout.fingerprint}"
+    assert layout.fingerprint == layout_fingerprint(layout.channels, INTERVAL_US)
+    assert (layout.host, layout.boot_id, layout.interval_us) == ("node1", "boot", INTERVAL_US)
+    found = read_topic(broker.bootstrap, TELEMETRY)
+    assert {key for key, _ in found} == {"node1"}
+    records = [r for _, r in found if isinstance(r, Telemetry)]
+    assert [len(r.timestamps) for r in records] == [6, 10, 10, 10, 2]
+    assert [r.seq for r in records] == [0, 1, 2, 3, 4]
+    assert {r.layout for r in records} == {layout.fingerprint}
+    stamps = np.concatenate([r.timestamps for r in records])
+    assert stamps.tolist() == [START_US + 400_000 + i * INTERVAL_US for i in range(38)]
+    values = np.concatenate([r.values for r in records], axis=1)
+    np.testing.assert_array_equal(values, np.stack(samples, axis=1))
+    assert values[0].tolist() == list(range(38))
+    assert np.isnan(values[1, 1])
+    assert values[1, 3] == 0.25
+
+
+def test_the_layout_goes_first_and_again_every_minute() -> None:
+    host = Host(1.0, 2.0)
+    host.ticks(1)
+    assert [topic for topic, _ in sent(host)] == [LAYOUTS.name]
+    host.ticks(599)
+    assert len(layouts(host)) == 1
+    host.ticks(1)
+    assert len(layouts(host)) == 2
+    host.ticks(600)
+    assert len(layouts(host)) == 3
+    assert len({layout.fingerprint for layout in layouts(host)}) == 1
+
+
+def test_a_changed_layout_is_sent_before_its_ticks() -> None:
+    host = Host(1.0, 2.0)
+    host.ticks(4)
+    host.numbers.levels = (5.0, 6.0, 7.0)
+    host.ticks(6)
+    (_, a), (_, b), (_, c), (_, d) = sent(host)
+    assert isinstance(a, Layout)
+    assert isinstance(b, Layout)
+    assert isinstance(c, Telemetry)
+    assert isinstance(d, Telemetry)
+    assert len(b.channels) == len(a.channels) + 1
+    assert (c.layout, c.values.shape) == (a.fingerprint, (len(a.channels), 4))
+    assert (d.layout, d.values.shape) == (b.fingerprint, (len(b.channels), 6))
+    assert d.values[:3].tolist() == [[5] * 6, [6] * 6, [7] * 6]
+
+
+def test_missed_ticks_are_missing_and_counted() -> None:
+    host = Host(1.0)
+    host.ticks(5)
+    host.clock.run(320_000_000)
+    host.ticks(3)
+    (record,) = telemetry(host)
+    tenths = [(t - START_US) // 100_000 for t in record.timestamps.tolist()]
+    assert tenths == [0, 1, 2, 3, 4, 7, 8, 9]
+    assert own(host, "agent.missed_ticks")[-2:].tolist() == [25.0, 0.0]  # two in 80 ms
+
+
+def own(host: Host, label: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """A channel's values so far."""
+    row = [c.label for c in layouts(host)[-1].channels].index(label)
+    return np.concatenate([r.values[row] for r in telemetry(host)])
+
+
+def test_the_agent_reports_its_own_cost_of_the_tick_before() -> None:
+    host = Host(1.0)
+
+    def spend(number: int) -> None:
+        host.cpu_ns += 2_000_000  # of 100 ms
+        host.clock.oversleep_ns = 1000 * number
+
+    host.ticks(20, spend)
+    layout = layouts(host)[0]
+    ours = [c for c in layout.channels if c.subsystem is Subsystem.AGENT]
+    assert [c.label for c in ours] == [
+        "agent.cpu",
+        "agent.missed_ticks",
+        "agent.dropped",
+        "agent.payload",
+        "agent.queued",
+        "agent.jitter",
+        "agent.collector_time[numbers]",
+    ]
+    cpu = own(host, "agent.cpu")
+    assert np.isnan(cpu[:2]).all()
+    assert cpu[5:] == pytest.approx(2.0, rel=1e-3)
+    assert own(host, "agent.jitter")[1:].tolist() == list(range(19))
+    payload = own(host, "agent.payload")
+    assert payload[10] > 0
+    assert payload[11] == 0
+    spent = own(host, "agent.collector_time[numbers]")
+    assert np.isnan(spent[0])
+    assert (spent[1:] > 0).all()
+
+
+def test_a_run_ends_after_its_seconds_and_sends_what_is_left() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    summary = host.agent.run(2.55, 5)
+    assert summary.ticks == 26
+    assert [len(r.timestamps) for r in telemetry(host)] == [10, 10, 6]
+    assert (summary.delivered, summary.dropped) == (4, 0)
+    assert str(summary).startswith("26 ticks of 8 channels, 0 missed; 4 messages delivered, 0 dro")
+
+
+def test_a_stop_ends_a_run() -> None:
+    host = Host(1.0, waits=12)
+    host.producers[0].obliging = True
+    summary = host.agent.run(None, 5)
+    assert (summary.ticks, summary.delivered) == (12, 3)
+
+
+def test_trouble_is_said_at_once_then_once_a_minute_and_its_end() -> None:
+    host = Host(1.0)
+    producer = host.producers[0]
+    producer.obliging = True
+    host.ticks(30)
+    assert host.said == []
+    producer.obliging = False
+    producer.config["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    host.ticks(11)
+    assert host.said == ["not sending (1/1 brokers are down), 1 messages wait"]
+    host.ticks(600)
+    assert len(host.said) == 2
+    assert host.said[1] == "not sending (1/1 brokers are down), 62 messages wait"
+    producer.obliging = True
+    host.ticks(600)
+    assert host.said[2:] == ["all is well again"]
+    host.ticks(1300)
+    assert len(host.said) == 3
+
+
+def test_what_is_lost_is_said_with_its_number() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    host.ticks(20)
+    host.clock.run(SECOND_NS)
+    host.clock.step(-10 * SECOND_NS)
+    host.ticks(11)
+    assert host.said == ["9 ticks missed; 1 clock steps"]
+    host.ticks(600)
+    assert host.said[1:] == ["all is well again"]
+
+
+def test_what_is_absent_is_said_once() -> None:
+    host = Host(1.0)
+    host.numbers.problem = "proc/numbers: No such file or directory"
+    host.producers[0].obliging = True
+    host.ticks(1300)
+    assert host.said == ["absent: proc/numbers: No such file or directory"]
+    host.numbers.problem = ""
+    host.ticks(20)
+    assert host.said[1:] == ["no longer: proc/numbers: No such file or directory"]
+
+
+def test_a_source_that_raises_costs_its_channels_and_is_said_once() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    host.ticks(10)
+    host.numbers.error = ValueError("odd file")
+    host.ticks(1200)
+    assert host.said == ["failed: proc/numbers: ValueError: odd file"]
+    values = own(host, "test.n0")
+    assert values[:10].tolist() == [1.0] * 10
+    assert np.isnan(values[10:]).all()
+    assert len(layouts(host)) == 3
