@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from models import archive, forest, mahalanobis, zscore
 from models.channels import ChannelTable
@@ -28,6 +29,8 @@ DETECTORS = ("zscore", "mahalanobis", "forest")
 """In the order of every array of detectors."""
 LEAST_WINDOWS = 30
 FOLDS = 5
+FOLD_TREES = 20
+"""Trees of a forest that only scores one block: its mean is the same, and trees are what costs."""
 OVERLAP = 2
 """Neighbours on each side that share ticks with a window of 3 s at a stride of 1 s."""
 
@@ -140,7 +143,19 @@ def fit_baseline(
         )
     if n < LEAST_WINDOWS:
         raise CannotLearn(f"{n} windows are too few to learn from: {LEAST_WINDOWS} are needed")
-    windows = np.ascontiguousarray(windows, np.float32)
+    # Matrices this small are several times slower on many threads than on one.
+    with threadpool_limits(1):
+        return _learn(np.ascontiguousarray(windows, np.float32), channels, seed, version, quantile)
+
+
+def _learn(
+    windows: NDArray[np.float32],
+    channels: ChannelTable,
+    seed: int,
+    version: int,
+    quantile: float,
+) -> Baseline:
+    n = len(windows)
     whole = _fit(windows, channels, seed)
     if not whole.scale.spread.any():
         raise CannotLearn("no scored channel moved in the baseline: all are constant or absent")
@@ -148,7 +163,8 @@ def fit_baseline(
     edges = np.linspace(0, n, FOLDS + 1).astype(int)
     for first, end in itertools.pairwise(edges.tolist()):
         others = np.r_[0 : max(0, first - OVERLAP), min(n, end + OVERLAP) : n]
-        held_out[:, first:end] = _fit(windows[others], channels, seed).score(windows[first:end])
+        part = _fit(windows[others], channels, seed, trees=FOLD_TREES)
+        held_out[:, first:end] = part.score(windows[first:end])
     calibration = np.sort(held_out, axis=1).astype(np.float32)
     low, high = _expected(windows[:, : len(channels)], whole.scale.floor)
     return Baseline(
@@ -169,7 +185,9 @@ def fit_baseline(
     )
 
 
-def _fit(windows: NDArray[np.float32], channels: ChannelTable, seed: int) -> _Detectors:
+def _fit(
+    windows: NDArray[np.float32], channels: ChannelTable, seed: int, *, trees: int = forest.TREES
+) -> _Detectors:
     scale = fit_scale(windows, channels)
     rows = standardize(windows, scale)
     live = scale.inverse > 0
@@ -177,7 +195,7 @@ def _fit(windows: NDArray[np.float32], channels: ChannelTable, seed: int) -> _De
         scale,
         zscore.fit(live),
         mahalanobis.fit(rows, live),
-        forest.fit(rows, seed=seed),
+        forest.fit(rows, seed=seed, trees=trees),
     )
 
 

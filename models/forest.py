@@ -44,12 +44,12 @@ class Forest:
         return _score(z, self.nodes, self.roots, self.norm)
 
 
-def fit(z: NDArray[np.float32], *, seed: int) -> Forest:
+def fit(z: NDArray[np.float32], *, seed: int, trees: int = TREES) -> Forest:
     """Grow a forest on rows of shape ``(windows, features)``, without NaN."""
     if z.shape[1] > MOST_FEATURES:
         raise ValueError(f"{z.shape[1]} features: a forest takes {MOST_FEATURES} at most")
     samples = min(SAMPLES, len(z))
-    grown = IsolationForest(n_estimators=TREES, max_samples=samples, random_state=seed)
+    grown = IsolationForest(n_estimators=trees, max_samples=samples, random_state=seed)
     return flatten(grown.fit(z))
 
 

@@ -1,0 +1,237 @@
+"""The scoring stage: from learning to episodes, on windows made by hand."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.features import FEATURES
+from schemas.records import (
+    Anomaly,
+    Channel,
+    EpisodeState,
+    Kind,
+    Layout,
+    Score,
+    State,
+    Subsystem,
+)
+from streams.fitting import InPlace
+from streams.layouts import Layouts
+from streams.score import UPDATE_US, Scoring
+from streams.window import WindowBatch
+
+SECOND = 1_000_000
+CHANNELS = 40
+CPU = 16  # the first channels are the CPU's, the rest memory's
+BASELINE = 60
+LAYOUT = 7
+
+
+def layout(host: str, fingerprint: int = LAYOUT) -> Layout:
+    channels = tuple(
+        Channel(f"m{c}", "", Subsystem.CPU if c < CPU else Subsystem.MEMORY, "percent", Kind.RATE)
+        for c in range(CHANNELS)
+    )
+    return Layout(host, fingerprint, "", "", 100_000, channels)
+
+
+def batch(
+    rows: list[tuple[str, int]],
+    *,
+    lift: float = 0.0,
+    samples: int = 30,
+    fingerprint: int = LAYOUT,
+) -> WindowBatch:
+    """Windows by host and second: noise around 20, `lift` more on every CPU channel."""
+    values = np.empty((len(rows), len(FEATURES) * CHANNELS), np.float32)
+    for i, (host, end) in enumerate(rows):
+        rng = np.random.default_rng([sum(host.encode()), end])
+        mean = 20 + rng.normal(0, 3, CHANNELS)
+        mean[:CPU] += lift
+        std = np.abs(rng.normal(4, 1, CHANNELS))
+        values[i] = np.concatenate([mean, std, mean - std, mean + std])
+    ends = np.array([end for _, end in rows], np.int64) * SECOND
+    count = len(rows)
+    return WindowBatch(
+        channels=CHANNELS,
+        hosts=tuple(host for host, _ in rows),
+        layouts=(fingerprint,) * count,
+        starts=ends - 3 * SECOND,
+        ends=ends,
+        samples=np.full(count, samples),
+        expected=np.full(count, 30),
+        values=values,
+    )
+
+
+def scoring(*hosts: str, executor: Executor | None = None) -> Scoring:
+    layouts = Layouts()
+    for host in hosts:
+        layouts.add(layout(host))
+        layouts.add(layout(host, LAYOUT + 1))
+    return Scoring(layouts, executor or InPlace(), baseline_us=BASELINE * SECOND)
+
+
+def run(stage: Scoring, seconds: range, **kwargs: Any) -> tuple[list[Score], list[Anomaly]]:
+    scores: list[Score] = []
+    anomalies: list[Anomaly] = []
+    for end in seconds:
+        some_scores, some_anomalies = stage.score(batch([("a", end)], **kwargs))
+        scores += some_scores
+        anomalies += some_anomalies
+    return scores, anomalies
+
+
+def test_a_host_learns_then_is_judged_by_its_own_baseline() -> None:
+    stage = scoring("a")
+    scores, anomalies = run(stage, range(1, BASELINE + 21))
+    learning = scores[: BASELINE - 1]
+    assert [s.state for s in learning] == [State.LEARNING] * (BASELINE - 1)
+    assert [s.progress for s in learning] == [n / BASELINE for n in range(1, BASELINE)]
+    assert {s.baseline for s in learning} == {0}
+    active = scores[BASELINE - 1 :]
+    assert {s.state for s in active} == {State.ACTIVE}
+    assert {s.baseline for s in active} == {BASELINE * SECOND}
+    assert {d.detector for d in active[0].detectors} == {"zscore", "mahalanobis", "forest"}
+    assert all(0 < d.p_value <= 1 for s in active for d in s.detectors)
+    assert anomalies == []
+
+
+def test_an_episode_opens_on_the_third_odd_window_blames_what_moved_and_closes() -> None:
+    stage = scoring("a")
+    scores, _ = run(stage, range(1, BASELINE + 21))
+    onset = BASELINE + 20
+    assert not any(s.flagged for s in scores[-5:])
+    scores, opened = run(stage, range(onset + 1, onset + 4), lift=60.0)
+    assert [s.flagged for s in scores] == [True] * 3
+    (event,) = opened
+    assert event.state is EpisodeState.OPEN
+    assert event.id == f"a@{event.onset}"
+    assert event.onset == onset * SECOND
+    assert event.latest == (onset + 3) * SECOND
+    assert (event.windows, event.flagged) == (3, 3)
+    assert event.subsystems[0].subsystem is Subsystem.CPU
+    assert event.subsystems[0].share > 0.8
+    assert sum(s.share for s in event.subsystems) == pytest.approx(1)
+    assert len(event.channels) == 10
+    for blamed in event.channels:
+        assert blamed.subsystem is Subsystem.CPU
+        assert blamed.value > 60
+        assert blamed.expected_low < 20 < blamed.expected_high < 60
+        assert blamed.deviation > 5
+    _, closed = run(stage, range(onset + 4, onset + 12))
+    assert [a.state for a in closed] == [EpisodeState.CLOSED]
+    assert closed[0].id == event.id
+    assert closed[0].channels == event.channels
+
+
+def test_an_episode_that_goes_on_is_updated_at_intervals_and_when_it_gets_worse() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 1))
+    _, steady = run(stage, range(BASELINE + 1, BASELINE + 30), lift=40.0)
+    updates = [a for a in steady if a.state is EpisodeState.ONGOING]
+    assert 29 * SECOND // UPDATE_US - 2 <= len(updates) <= 29 * SECOND // UPDATE_US + 3
+    _, worse = run(stage, range(BASELINE + 30, BASELINE + 31), lift=4e5)
+    assert [a.state for a in worse] == [EpisodeState.ONGOING]
+    assert worse[0].severity > 1.2 * updates[-1].severity
+    assert {a.id for a in [*steady, *worse]} == {steady[0].id}
+
+
+def test_a_window_with_too_few_ticks_is_marked_and_neither_scored_nor_learned_from() -> None:
+    stage = scoring("a")
+    scores, _ = run(stage, range(1, 11), samples=23)
+    assert {(s.state, s.reason) for s in scores} == {(State.ABSTAINED, "23 of 30 samples")}
+    scores, _ = run(stage, range(11, 12))
+    assert scores[0].progress == 1 / BASELINE
+    run(stage, range(12, 11 + BASELINE))
+    scores, anomalies = run(stage, range(11 + BASELINE, 20 + BASELINE), samples=23, lift=60.0)
+    assert {s.state for s in scores} == {State.ABSTAINED}
+    assert anomalies == []
+
+
+def test_a_window_is_scored_once() -> None:
+    stage = scoring("a")
+    run(stage, range(1, 20))
+    assert run(stage, range(15, 20)) == ([], [])
+    assert len(run(stage, range(15, 22))[0]) == 2
+
+
+def test_hosts_in_one_batch_are_scored_as_if_alone() -> None:
+    together, alone = scoring("a", "b"), scoring("a", "b")
+    got: list[Score] = []
+    want: list[Score] = []
+    for end in range(1, BASELINE + 20, 2):
+        rows = [("a", end), ("b", end), ("a", end + 1), ("b", end + 1)]
+        got += together.score(batch(rows))[0]
+        for row in rows:
+            want += alone.score(batch([row]))[0]
+    assert sorted(got, key=lambda s: (s.host, s.end)) == sorted(want, key=lambda s: (s.host, s.end))
+
+
+def test_constant_data_is_not_learned_from_and_the_reason_is_given() -> None:
+    stage = scoring("a")
+    still = batch([("a", 1)])
+    scores: list[Score] = []
+    for end in range(1, BASELINE + 5):
+        ends = np.array([end * SECOND])
+        same = WindowBatch(
+            *(still.channels, still.hosts, still.layouts, ends - 3 * SECOND, ends),
+            *(still.samples, still.expected, still.values),
+        )
+        scores += stage.score(same)[0]
+    assert scores[-1].state is State.ABSTAINED
+    assert "moved" in scores[-1].reason
+    assert scores[-1].progress < 0.2
+
+
+def test_an_unknown_layout_is_waited_for() -> None:
+    layouts = Layouts()
+    stage = Scoring(layouts, InPlace(), baseline_us=BASELINE * SECOND)
+    scores, _ = run(stage, range(1, BASELINE + 3))
+    assert scores[-1].state is State.ABSTAINED
+    assert scores[-1].reason == "its layout has not been seen yet"
+    layouts.add(layout("a"))
+    scores, _ = run(stage, range(BASELINE + 3, BASELINE + 5))
+    assert scores[-1].state is State.ACTIVE
+
+
+def test_another_layout_closes_what_is_open_and_learns_anew() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 1))
+    _, opened = run(stage, range(BASELINE + 1, BASELINE + 5), lift=60.0)
+    scores, events = run(stage, range(BASELINE + 5, BASELINE + 6), fingerprint=LAYOUT + 1)
+    assert [(a.id, a.state) for a in events] == [(opened[0].id, EpisodeState.CLOSED)]
+    assert scores[0].state is State.LEARNING
+    assert scores[0].progress == 1 / BASELINE
+
+
+class Later(Executor):
+    """Keeps what is submitted until it is told to finish."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Future[Any], Any, tuple[Any, ...], dict[str, Any]]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.jobs.append((future, fn, args, kwargs))
+        return future
+
+    def finish(self) -> None:
+        for future, fn, args, kwargs in self.jobs:
+            future.set_result(fn(*args, **kwargs))
+        self.jobs.clear()
+
+
+def test_windows_go_on_while_a_baseline_is_fitted() -> None:
+    later = Later()
+    stage = scoring("a", executor=later)
+    scores, _ = run(stage, range(1, BASELINE + 5))
+    assert len(later.jobs) == 1
+    assert {(s.state, s.progress) for s in scores[BASELINE:]} == {(State.LEARNING, 1.0)}
+    later.finish()
+    scores, _ = run(stage, range(BASELINE + 5, BASELINE + 7))
+    assert {s.state for s in scores} == {State.ACTIVE}
