@@ -80,6 +80,13 @@ class Broker:
             process.kill()
             process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Number of the process, for those who measure it."""
+        if self._process is None:
+            raise NoEmbeddedBroker("the embedded broker is not running")
+        return self._process.pid
+
     def set_down(self, broker: int = ALL_BROKERS) -> None:
         """Take a broker (by default all) off the network."""
         self._tell(f"down {broker}")

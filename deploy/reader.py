@@ -37,6 +37,8 @@ class TopicReader:
         What to read.
     from_start
         Whether to begin with what is there already.
+    connect_s
+        How long to wait for a broker.
 
     Attributes
     ----------
@@ -53,7 +55,14 @@ class TopicReader:
         A topic does not exist.
     """
 
-    def __init__(self, brokers: str, topics: Iterable[Topic], *, from_start: bool) -> None:
+    def __init__(
+        self,
+        brokers: str,
+        topics: Iterable[Topic],
+        *,
+        from_start: bool,
+        connect_s: float = CONNECT_S,
+    ) -> None:
         self.invalid = 0
         self.connected = True
         self._consumer = Consumer(
@@ -70,7 +79,9 @@ class TopicReader:
         try:
             self._partitions = [
                 TopicPartition(topic, partition, OFFSET_BEGINNING if from_start else OFFSET_END)
-                for topic, count in partition_counts(self._consumer, brokers, topics).items()
+                for topic, count in partition_counts(
+                    self._consumer, brokers, topics, connect_s
+                ).items()
                 for partition in range(count)
             ]
         except BaseException:
@@ -80,16 +91,13 @@ class TopicReader:
 
     def read(self, timeout_s: float) -> list[Record]:
         """Return what has come; wait `timeout_s` seconds for the first record of it."""
-        records = []
-        for message in self._consumer.consume(1, timeout_s) or ():
-            records += self._decoded([message, *self._consumer.consume(BATCH, 0.0)])
-        return records
+        return self._decoded(self._messages(timeout_s))
 
     def read_to_end(self) -> Iterator[Record]:
         """Yield what is in the topics now, then stop."""
         left = self._ends()
         while left:
-            messages = self._consumer.consume(BATCH, SLICE_S)
+            messages = self._messages(SLICE_S)
             yield from self._decoded(messages)
             for position in self._consumer.position(list(map(_bare, left))):
                 key = position.topic, position.partition
@@ -112,6 +120,11 @@ class TopicReader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _messages(self, timeout_s: float) -> list[Any]:
+        # Asked for a batch at once, the client would wait until it is full.
+        first = self._consumer.consume(1, timeout_s)
+        return [*first, *self._consumer.consume(BATCH, 0.0)] if first else []
 
     def _ends(self) -> dict[tuple[str, int], int]:
         """Return where the partitions that hold anything end."""
@@ -139,10 +152,12 @@ class TopicReader:
             self.connected = False
 
 
-def partition_counts(client: Any, brokers: str, topics: Iterable[Topic]) -> dict[str, int]:
+def partition_counts(
+    client: Any, brokers: str, topics: Iterable[Topic], timeout_s: float = CONNECT_S
+) -> dict[str, int]:
     """Ask the cluster how many partitions each topic has; see `TopicReader` for the errors."""
     try:
-        known = client.list_topics(timeout=CONNECT_S).topics
+        known = client.list_topics(timeout=timeout_s).topics
     except KafkaException as e:
         raise NoBroker(f"no Kafka broker answers at {brokers}: {e.args[0].str()}") from None
     wanted = [topic.name for topic in topics]

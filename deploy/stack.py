@@ -12,9 +12,10 @@ from pathlib import Path
 
 from deploy.children import Child, check, not_ready
 from deploy.display import LiveDisplay, PlainDisplay
+from deploy.errors import NoBroker
 from deploy.health import Meter, Recent, scrape
 from deploy.picture import Picture
-from deploy.reader import TopicReader
+from deploy.reader import CONNECT_S, TopicReader
 from deploy.rundir import ADDRESS
 from deploy.view import Part, PartState, Stack
 from schemas.topics import ANOMALIES, SCORES
@@ -107,11 +108,7 @@ class Session:
             try:
                 if self.stack.embedded:
                     self._start_broker()
-                reader = TopicReader(
-                    self.stack.brokers, [SCORES, ANOMALIES], from_start=self.stack.embedded
-                )
-                cleanup.callback(reader.close)
-                self._reader = reader
+                self._reader = cleanup.enter_context(self._connect())
                 self._broker.state = PartState.UP
                 self._start_agent()
                 self._start_worker()
@@ -126,6 +123,24 @@ class Session:
         address = self._directory / ADDRESS
         self._start(self._broker, broker_command(address), address.exists)
         self.stack.brokers = address.read_text(encoding="utf-8").strip()
+
+    def _connect(self) -> TopicReader:
+        """Return a reader of what the picture is made of. The embedded broker holds it all."""
+        if not self.stack.embedded:
+            self._broker.state = PartState.STARTING
+        end = time.monotonic() + CONNECT_S
+        while True:
+            self._tick()
+            try:
+                return TopicReader(
+                    self.stack.brokers,
+                    [SCORES, ANOMALIES],
+                    from_start=self.stack.embedded,
+                    connect_s=TICK_S,
+                )
+            except NoBroker:
+                if time.monotonic() > end:
+                    raise
 
     def _start_agent(self) -> None:
         port = free_port()
@@ -167,8 +182,10 @@ class Session:
         while not ready():
             if time.monotonic() > end:
                 raise not_ready(child, self._start_timeout_s)
+            self._next_sample = 0.0
             self._tick()
         part.state = PartState.UP
+        self._display.show(self.stack, self.picture)
 
     def _tick(self) -> None:
         """Take in what has come, look after the children, show it."""

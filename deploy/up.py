@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -47,7 +47,7 @@ def up(
     context = click.get_current_context()
     file: Path | None = context.params.get("config")
     environ = {} if file is None else {CONFIG_VARIABLE: str(file)}
-    baseline_s = _baseline(baseline_seconds, file)
+    baseline_s = baseline_for_worker(baseline_seconds, file)
     view = settings.get("view", ViewSettings)
     failure = ""
     with claimed(view.directory) as directory, counted_stops() as stops:
@@ -75,17 +75,13 @@ def up(
         context.exit(1)
 
 
-def _baseline(flag: int | None, file: Path | None) -> int | None:
+def baseline_for_worker(flag: int | None, file: Path | None) -> int | None:
     """Return what to tell the worker; None where its own settings speak."""
     if flag is not None:
         return flag
-    worker = resolve({"worker": WorkerSettings}, flags={}, environ=_environ(), file=file)
+    worker = resolve({"worker": WorkerSettings}, flags={}, environ=os.environ, file=file)
     origin = next(s.origin for s in worker.settings if s.key == "baseline_seconds")
     return BASELINE_S if origin == "default" else None
-
-
-def _environ() -> Mapping[str, str]:
-    return os.environ
 
 
 def _display(*, plain: bool) -> LiveDisplay | PlainDisplay:
