@@ -7,10 +7,10 @@ rate is its growth over the time since its own last good reading. Everything els
 what           how it looks                                  what comes out
 ============== ============================================= =========================
 first sight    no reading before                             NaN
-wrap           drop, the modulus is known, and the growth    the growth over the wrap
-               over the wrap is in line with earlier rates
 momentary zero 0 after something else                        NaN; the next reading goes
                                                              on from the last good one
+wrap           drop, the modulus is known, and the growth    the growth over the wrap
+               over the wrap is in line with earlier rates
 step back      a drop of a thousandth at most: per-core sums 0; growth counts again
                that the kernel reads without a lock          from the highest value seen
 reset          any other drop, or one of the last two that   NaN, and a new start
@@ -75,6 +75,7 @@ class Rates:
 
     def relayout(self, fields: Sequence[Field]) -> None:
         """Take other fields. Those whose keys were there before keep their history."""
+        self._note_times()
         old = self._place
         kept = (self._last, self._seen, self._below, self._peak)
         self._fields = tuple(fields)
@@ -148,8 +149,7 @@ class Rates:
         return delta
 
     def _careful(self, now: Doubles, mono_ns: int) -> Doubles:
-        if self._even:
-            self._seen[:] = self._at
+        self._note_times()
         known = ~np.isnan(self._last)
         valid = (now >= 0) & (now < OVERFLOW)
         wrong = ~valid & ~np.isnan(now)
@@ -164,9 +164,10 @@ class Rates:
         back = both & (delta < 0)
         patient = back & (self._below < PATIENCE)
         over = delta + self._modulus
-        wrap = back & (self._modulus > 0) & (over >= 0)
+        # A zero comes first: were it taken for a wrap, the next good reading would be a spike.
+        zero = patient & (here == 0)
+        wrap = back & ~zero & (self._modulus > 0) & (over >= 0)
         wrap &= over <= WRAP_GROWTH * self._peak * seconds
-        zero = patient & ~wrap & (here == 0)
         step = patient & ~wrap & ~zero
         step &= -delta <= np.maximum(STEP_BACK_COUNTS, STEP_BACK * there)
         grown = both & ~back
@@ -186,6 +187,11 @@ class Rates:
         self._below = np.where(wait, self._below + 1, np.where(valid, 0, self._below))
         self._even = bool((self._seen == mono_ns).all() and not np.isnan(self._last).any())
         return rate
+
+    def _note_times(self) -> None:
+        """Write down per counter what `_steady` knows of all."""
+        if self._even:
+            self._seen[:] = self._at
 
     def _reject(self, places: NDArray[np.intp]) -> None:
         self.rejected = np.concatenate((self.rejected, places))
