@@ -78,7 +78,9 @@ def run(settings: Resolved, seconds: float | None) -> None:
         )
         metrics = AgentMetrics(agent, host=own.host_name, version=VERSION)
         metrics.serve(own.metrics_host, own.metrics_port)
-        _say(f"{own.host_name}: a tick every {own.interval_ms} ms, to {kafka.brokers}")
+        absent = [f"absent: {problem}" for problem in agent.prepare()]
+        what = f"{agent.channels} channels every {own.interval_ms} ms to {kafka.brokers}"
+        _say("; ".join([f"{own.host_name}: {what}", *absent]))
         _say(str(agent.run(seconds, own.stop_seconds)))
 
 

@@ -109,6 +109,11 @@ class Agent:
         """CPU time of the process so far, all its threads."""
         return self._cpu_ns() / 1e9
 
+    def prepare(self) -> list[str]:
+        """Sample once, so that the first tick is quick and has rates; return what is absent."""
+        self.channels = len(self.sampler.sample(self._clock.mono_ns()).layout.channels)
+        return self._report.absent()
+
     def run(self, seconds: float | None, stop_seconds: float) -> Summary:
         """Sample until a signal comes or `seconds` are over; send what is left, and return."""
         started, cpu = self._clock.mono_ns(), self._cpu_ns()

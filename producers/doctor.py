@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -18,7 +19,7 @@ from confluent_kafka import KafkaException, Producer
 
 from producers.collectors import ALL
 from producers.config import AgentSettings
-from producers.publisher import producer_config
+from producers.publisher import in_short, producer_config
 from producers.reading import Reader, SystemReader
 from producers.source import Collector
 from schemas.topics import LAYOUTS, TELEMETRY
@@ -27,6 +28,7 @@ BROKER_S = 5.0
 WAKES = 20
 TIME_ERROR = 5
 """What ntp_adjtime(3) returns while nothing disciplines the clock."""
+BUSY_SHARE = 0.1
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "pit")
 YEAR_2024_S = 1_704_067_200
 
@@ -55,8 +57,10 @@ MOUNT = "mount the host's /proc and name it with --proc-root"
 def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
     """Look at everything, in order; each finding comes when it is known."""
     with SystemReader(settings.proc_root, settings.sys_root) as reader:
-        for make in ALL:
-            yield from check_collector(make(), reader)
+        collectors = [make() for make in ALL]
+        for collector in collectors:
+            yield from check_collector(collector, reader)
+        yield check_cost(_sampling_ms(collectors, reader), settings.interval_ms)
     yield check_boot_id(settings.proc_root)
     yield check_network(settings.proc_root)
     yield check_name(settings.host_name)
@@ -93,6 +97,19 @@ def check_collector(collector: Collector, reader: Reader) -> Iterator[Finding]:
             yield Finding(what, False, False, found, "those channels stay empty", REPORT)
         else:
             yield Finding(what, True, essential, f"{channels} channels of {collector.name}")
+
+
+def check_cost(sampling_ms: float, interval_ms: int) -> Finding:
+    """Look whether sampling leaves most of the interval to others."""
+    share = sampling_ms / interval_ms
+    found = f"{sampling_ms:.1f} ms of every {interval_ms}, {100 * share:.1f} % of a core"
+    if share < BUSY_SHARE:
+        return Finding("sampling", True, False, found)
+    return Finding(
+        *("sampling", False, False, found),
+        why="the agent takes CPU time from the jobs, and misses ticks when the host is busy",
+        remedy="sample less often: --interval-ms 500",
+    )
 
 
 def check_boot_id(proc: Path) -> Finding:
@@ -191,13 +208,13 @@ def check_brokers(
     """Ask a broker for the agent's topics."""
     reasons: list[str] = []
     config = producer_config(brokers, f"reveal-doctor-{os.getpid()}", 1000)
-    producer = make_producer({**config, "error_cb": lambda e: reasons.append(e.str())})
+    producer = make_producer({**config, "error_cb": lambda e: reasons.append(in_short(e))})
     why = "nothing that this host samples arrives; the agent keeps the newest minutes"
     try:
         known = producer.list_topics(timeout=BROKER_S).topics
     except KafkaException as e:
         producer.poll(0)
-        found = f"{brokers}: {reasons[0] if reasons else e.args[0].str()}"
+        found = f"{brokers}: {reasons[0] if reasons else in_short(e.args[0])}"
         remedy = "check the address, the firewall and that Kafka runs: --brokers host:port"
         return Finding("brokers", False, True, found, why, remedy)
     missing = [t.name for t in (TELEMETRY, LAYOUTS) if t.name not in known]
@@ -207,6 +224,16 @@ def check_brokers(
         )
     found = f"{brokers}: reached, without topic {' and '.join(missing)}"
     return Finding("brokers", False, True, found, why, "create the topics: reveal topics create")
+
+
+def _sampling_ms(collectors: Sequence[Collector], reader: Reader) -> float:
+    """Return how long one sample takes, files open and planned already."""
+    started = time.perf_counter()
+    for collector in collectors:
+        for source in collector.sources:
+            with contextlib.suppress(Exception):  # said already
+                source.read(reader, time.monotonic_ns())
+    return 1000 * (time.perf_counter() - started)
 
 
 def _clock_state() -> int | None:
@@ -231,8 +258,8 @@ def _lateness_ms(interval_ms: int) -> list[float]:
 
 def as_text(finding: Finding, width: int) -> Iterator[str]:
     """Return the lines for a person, `width` columns wide; with a remedy where one is needed."""
-    mark = "ok" if finding.well else "MISSING" if finding.essential else "absent"
-    yield from _wrapped(f"{mark:<8} {finding.what:<20} ", finding.found, width)
+    mark = "ok" if finding.well else "FAILED" if finding.essential else "absent"
+    yield from _wrapped(f"{mark:<8} {finding.what:<22}", finding.found, width)
     for text in (finding.why, finding.remedy):
         if text:
             yield from _wrapped(f"{'':<8} ", text, width)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from schemas.records import Channel, Floats, Layout, Subsystem
 
@@ -37,13 +38,17 @@ def format_value(value: float) -> str:
 
 
 def print_channels(layout: Layout, values: Floats, *, everything: bool, console: Console) -> None:
-    """Print the channels and a count per subsystem: a table on a terminal, else aligned text."""
+    """Print the channels and a count per subsystem.
+
+    On a terminal it is a table by subsystem; else one whole line a channel, in the order of the
+    layout.
+    """
     numbers = shown(layout, everything=everything)
-    rows = [_row(layout.channels[i], float(values[i])) for i in numbers]
+    channels, shown_values = [layout.channels[i] for i in numbers], values[numbers].tolist()
     if console.is_terminal:
-        console.print(_table(rows))
+        console.print(_table(channels, shown_values))
     else:
-        for line in _lines(rows):
+        for line in _lines([*map(_row, channels, shown_values)]):
             print(line, file=console.file)
     for line in _counts(layout, numbers):
         print(line, file=console.file)
@@ -76,13 +81,21 @@ def _row(channel: Channel, value: float) -> tuple[str, ...]:
     )
 
 
-def _table(rows: list[tuple[str, ...]]) -> Table:
+def _table(channels: Sequence[Channel], values: Sequence[float]) -> Table:
+    """Narrow enough for 80 columns: the subsystem is a heading, the device beside its metric."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in HEADERS:
-        # Folded, never cut: a channel that cannot be read off is of no use.
-        table.add_column(name, justify="right" if name == "value" else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
+    # Folded, never cut: a channel that cannot be read off is of no use.
+    table.add_column("channel", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    for subsystem in Subsystem:
+        rows = [(c, v) for c, v in zip(channels, values, strict=True) if c.subsystem is subsystem]
+        if rows:
+            table.add_row(Text(subsystem, style="bold cyan"))
+        for channel, value in rows:
+            # Text, not markup: a label has brackets.
+            table.add_row(Text(channel.label), format_value(value), channel.unit, channel.kind)
     return table
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -30,6 +31,9 @@ MESSAGE_BYTES = 8 * 1024 * 1024
 FLUSH_STEP_S = 0.05
 REBUILD_NS = 5_000_000_000
 """At least so long between two producers: what is fatal can be so again at once."""
+
+_CONNECTION = re.compile(r"^\S+/(?:bootstrap|\d+): ")
+_STATE = re.compile(r" \(after \d+ms in state \w+.*\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ def producer_config(brokers: str, client_id: str, keep_ms: int) -> dict[str, Any
         "log_level": 0,
         "logger": logging.Logger("librdkafka", logging.CRITICAL + 1),
     }
+
+
+def in_short(error: KafkaError) -> str:
+    """Return what an error says, without librdkafka's name for the connection and its state."""
+    return _STATE.sub("", _CONNECTION.sub("", error.str()))
 
 
 class Publisher:
@@ -194,7 +203,7 @@ class Publisher:
 
     def _note(self, error: KafkaError) -> bool:
         """Remember an error; return whether the producer is of no use any more."""
-        self.trouble = error.str()
+        self.trouble = in_short(error)
         self._fatal = self._fatal or error.fatal() or error.code() == KafkaError._FATAL
         return self._fatal
 

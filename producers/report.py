@@ -40,6 +40,11 @@ class Report:
         self._failures: set[str] = set()
         self._losing = False
 
+    def absent(self) -> list[str]:
+        """Return what is absent now; `look` will not say that again."""
+        self._absent = self._problems()
+        return sorted(self._absent)
+
     def look(self, mono_ns: int) -> None:
         """Look, unless it is too early to say anything."""
         if mono_ns < self._due_ns:
@@ -49,7 +54,7 @@ class Report:
         lost = [f"{n} {what}" for what, n in (counts - self._counts).items()]
         if publisher.trouble:
             lost.insert(0, f"not sending ({publisher.trouble}), {len(publisher)} messages wait")
-        absent = {source.problem for source in self._sources if source.problem}
+        absent = self._problems()
         failures = {r for stats in self._sampler.stats.values() for r in stats.failures}
         parts = lost + [f"absent: {problem}" for problem in sorted(absent - self._absent)]
         parts += [f"no longer: {problem}" for problem in sorted(self._absent - absent)]
@@ -61,6 +66,9 @@ class Report:
             self._due_ns = mono_ns + SAY_NS
             self._counts, self._absent, self._failures = counts, absent, failures
             self._losing = bool(lost)
+
+    def _problems(self) -> set[str]:
+        return {source.problem for source in self._sources if source.problem}
 
     def _lost(self) -> Counter[str]:
         grid, publisher = self._grid, self._publisher

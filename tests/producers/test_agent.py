@@ -224,3 +224,15 @@ def test_a_source_that_raises_costs_its_channels_and_is_said_once() -> None:
     assert values[:10].tolist() == [1.0] * 10
     assert np.isnan(values[10:]).all()
     assert len(layouts(host)) == 3
+
+
+def test_preparing_gives_the_first_tick_its_rates_and_says_what_is_absent() -> None:
+    host = Host(1.0)
+    host.numbers.problem = "proc/numbers: No such file or directory"
+    host.own.missed_ticks = 0
+    assert host.agent.prepare() == ["proc/numbers: No such file or directory"]
+    host.clock.run(SECOND_NS)
+    host.producers[0].obliging = True
+    host.ticks(620)
+    assert host.said == []
+    assert own(host, "agent.missed_ticks")[0] == 0
