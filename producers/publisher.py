@@ -203,7 +203,8 @@ class Publisher:
 
     def _note(self, error: KafkaError) -> bool:
         """Remember an error; return whether the producer is of no use any more."""
-        self.trouble = in_short(error)
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.trouble:
+            self.trouble = in_short(error)  # the one that says why, where there is one
         self._fatal = self._fatal or error.fatal() or error.code() == KafkaError._FATAL
         return self._fatal
 

@@ -312,3 +312,15 @@ def murmur2(data: bytes) -> int:
         h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
     h = (h ^ h >> 13) * m & mask
     return h ^ h >> 15
+
+
+def test_the_trouble_is_the_error_that_says_why() -> None:
+    bench = Bench()
+    callback = bench.producers[0].config["error_cb"]
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    callback(down)
+    assert bench.publisher.trouble == "1/1 brokers are down"
+    text = "a:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    callback(KafkaError(KafkaError._TRANSPORT, f"{text} (after 0ms in state CONNECT)"))
+    callback(down)
+    assert bench.publisher.trouble == "Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
