@@ -75,8 +75,6 @@ class TopicWriter:
         done = self.published
         began = clock()
         for record, message in recorded:
-            if stop.is_set():
-                break
             if isinstance(record, Layout):
                 key = f"{record.host}:{record.fingerprint}"
                 self._produce(LAYOUTS.name, key, message)
@@ -89,11 +87,13 @@ class TopicWriter:
                 began, done.first_us = clock(), newest
             if speed is not None:
                 due = began + (newest - done.first_us) / 1e6 / speed
-                done.lag_s = clock() - due
                 while (left := due - clock()) > 0 and not stop.is_set():
                     self._producer.poll(0)
                     on_progress()
                     stop.wait(min(left, POLL_S))
+                done.lag_s = max(0.0, clock() - due)
+            if stop.is_set():
+                break
             self._produce(TELEMETRY.name, record.host, message)
             done.records += 1
             done.newest_us = newest

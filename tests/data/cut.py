@@ -13,11 +13,13 @@ import fastavro
 
 HERE = Path(__file__).parent
 SECOND = 1_000_000_000
+HALF_A_TICK = 50_000_000
+"""A sample of 10.995 s is of the tick at 11 s."""
 CUTS = {
-    # 45 s of a quiet training job, then 23 s of a network limited to a fraction, then quiet.
-    "bandwidth_cap.avro": (1_796_086_450 * SECOND, 1_796_086_526 * SECOND),
+    # 52 s of a quiet training job, then 13 s of a flood of UDP through rank0, then quiet.
+    "udp_flood.avro": (1_796_086_530, 1_796_086_602),
     # A storm of context switches leaves the recorder no time for 38 s.
-    "collapse.avro": (1_796_087_001 * SECOND, 1_796_087_053 * SECOND),
+    "collapse.avro": (1_796_087_001, 1_796_087_053),
 }
 BLOCK_BYTES = 4 << 20
 LEVEL = 19
@@ -38,5 +40,5 @@ def cut(whole: Path, name: str, start_ns: int, end_ns: int) -> None:
 
 
 if __name__ == "__main__":
-    for name, (start_ns, end_ns) in CUTS.items():
-        cut(Path(sys.argv[1]), name, start_ns, end_ns)
+    for name, (start, end) in CUTS.items():
+        cut(Path(sys.argv[1]), name, start * SECOND - HALF_A_TICK, end * SECOND - HALF_A_TICK)
