@@ -10,36 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.attribution import Attribution, attribute
+from models.attribution import attribute
 from models.bank import BaselineBank, BatchScores
 from models.baseline import DETECTORS, Baseline, CannotLearn, fit_baseline
 from models.channels import ChannelTable
 from models.episode import EpisodeBank, EpisodeEvent, Phase
-from schemas.records import (
-    Anomaly,
-    BlamedChannel,
-    DetectorScore,
-    EpisodeState,
-    Floats,
-    Layout,
-    Score,
-    State,
-    Subsystem,
-    SubsystemShare,
-)
+from schemas.records import Anomaly, DetectorScore, Floats, Layout, Score, State
+from streams.episode import Episode
 
 if TYPE_CHECKING:
     from streams.layouts import Layouts
     from streams.window import WindowBatch
-
-UPDATE_US = 5_000_000
-"""Time between two updates of an episode that does not get worse."""
-WORSE = 1.2
-"""An episode whose score grows by this factor is updated at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,18 +44,7 @@ class _Model:
     channels: ChannelTable | None = None
     reason: str = ""
     """Why the last attempt to learn failed."""
-    episode: _Episode | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Episode:
-    """The open episode of a host, as it was last published."""
-
-    worst: float
-    blame: Attribution
-    detectors: tuple[str, ...]
-    published_end: int
-    published_worst: float
+    episode: Episode | None = None
 
 
 class _Group:
@@ -252,7 +227,7 @@ class Scoring:
         """Let go of a host under its old layout; what was open there is closed."""
         event = model.group.episodes.close(model.slot)
         if event is not None and model.episode is not None:
-            anomalies.append(_anomaly(model, model.episode, event, model.last_end))
+            anomalies.append(model.episode.tell(event, model.last_end))
         model.group.free.append(model.slot)
 
     def _group(self, channels: int) -> _Group:
@@ -303,59 +278,21 @@ def _tell(
     model: _Model, event: EpisodeEvent, verdict: BatchScores, values: Floats, end: int
 ) -> Anomaly | None:
     """Return the record that an event is worth; None for an update with nothing new."""
-    episode, row = model.episode, event.index
-    fused = float(verdict.fused[row])
-    if episode is None or (fused > episode.worst and event.phase is not Phase.CLOSED):
+    episode, fused = model.episode, float(verdict.fused[event.index])
+    worse = episode is None or (fused > episode.worst and event.phase is not Phase.CLOSED)
+    if worse:
         assert model.baseline is not None and model.channels is not None  # noqa: S101, PT018
         blame = attribute(model.baseline, values, model.channels)
-        agreed = tuple(name for d, name in enumerate(DETECTORS) if verdict.over[row, d])
+        agreed = tuple(compress(DETECTORS, verdict.over[event.index]))
         if episode is None:
-            episode = model.episode = _Episode(fused, blame, agreed, end, fused)
-        else:
-            episode.worst, episode.blame, episode.detectors = fused, blame, agreed
-    if event.phase is Phase.ONGOING:
-        worse = episode.worst >= WORSE * episode.published_worst
-        if not worse and end - episode.published_end < UPDATE_US:
-            return None
-    episode.published_end, episode.published_worst = end, episode.worst
+            episode = model.episode = Episode(
+                model.host, model.layout, model.channels, fused, blame, agreed
+            )
+        episode.worst, episode.blame, episode.detectors = fused, blame, agreed
+    assert episode is not None  # noqa: S101
     if event.phase is Phase.CLOSED:
         model.episode = None
-    return _anomaly(model, episode, event, end)
-
-
-def _anomaly(model: _Model, episode: _Episode, event: EpisodeEvent, end: int) -> Anomaly:
-    table = model.channels
-    assert table is not None  # noqa: S101 - an episode has a baseline, which has channels
-    return Anomaly(
-        id=f"{model.host}@{event.onset}",
-        host=model.host,
-        layout=model.layout,
-        onset=event.onset,
-        latest=end,
-        state=EpisodeState(event.phase.value),
-        severity=episode.worst,
-        windows=event.windows,
-        flagged=event.flagged,
-        detectors=episode.detectors,
-        subsystems=tuple(
-            SubsystemShare(Subsystem(name), share) for name, share in episode.blame.subsystems
-        ),
-        channels=tuple(
-            BlamedChannel(
-                metric=table.metric[b.channel],
-                device=table.device[b.channel],
-                subsystem=Subsystem(table.subsystem[b.channel]),
-                unit=table.unit[b.channel],
-                value=b.value,
-                expected_low=b.low,
-                expected_high=b.high,
-                deviation=b.deviation,
-                share=b.share,
-                statistic=b.statistic,
-            )
-            for b in episode.blame.channels
-        ),
-    )
+    return episode.tell(event, end) if episode.is_news(event, end) else None
 
 
 def _table(layout: Layout) -> ChannelTable:

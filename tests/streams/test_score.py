@@ -19,9 +19,10 @@ from schemas.records import (
     State,
     Subsystem,
 )
+from streams.episode import UPDATE_US
 from streams.fitting import InPlace
 from streams.layouts import Layouts
-from streams.score import UPDATE_US, Scoring
+from streams.score import Scoring
 from streams.window import WindowBatch
 
 SECOND = 1_000_000
