@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from schemas.codec import decode_as
 from schemas.errors import InvalidRecord
 from schemas.records import Anomaly, Features, Score, Telemetry
-from streams.window import WindowBatch, Windows, WindowSpec
+from streams.rings import WindowBatch
+from streams.window import Windows, WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

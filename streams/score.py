@@ -25,7 +25,7 @@ from streams.episode import Episode
 
 if TYPE_CHECKING:
     from streams.layouts import Layouts
-    from streams.window import WindowBatch
+    from streams.rings import WindowBatch
 
 
 @dataclass(slots=True, eq=False)

@@ -13,14 +13,15 @@ windows that are still owed, and never half a window.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections import Counter
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from models.features import FEATURES, NO_TICK, window_features, write_ticks
-from schemas.records import Floats, Longs, Telemetry
+from models.features import write_ticks
+from schemas.records import Floats, Telemetry
+from streams.rings import HostRing, RingGroup, WindowBatch
 
 T = TypeVar("T")
 
@@ -32,77 +33,6 @@ class WindowSpec:
     length_us: int = 3_000_000
     stride_us: int = 1_000_000
     lateness_us: int = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WindowBatch:
-    """Closed windows of hosts that have the same number of channels, in closing order.
-
-    `values` has shape ``(windows, len(FEATURES) * channels)``; `ends` is in microseconds.
-    """
-
-    channels: int
-    hosts: tuple[str, ...]
-    layouts: tuple[int, ...]
-    starts: Longs
-    ends: Longs
-    samples: Longs
-    expected: Longs
-    values: Floats
-
-    def __len__(self) -> int:
-        return len(self.hosts)
-
-
-@dataclass(slots=True, eq=False)
-class _Host:
-    """One host's place in the log. Tick numbers count intervals since the epoch."""
-
-    name: str
-    layout: int
-    interval_us: int
-    length: int
-    stride: int
-    lateness: int
-    group: _Group
-    slot: int
-    next_end: int
-    newest: int
-    unbroken: int
-    """First tick of the run without holes that ends at `newest`."""
-    holds: deque[tuple[int, Any]] = field(default_factory=deque)
-    """What may be released once no open window starts before the tick beside it."""
-    newest_hold: tuple[int, Any] | None = None
-    """The newest record's; until when it is needed depends on where the next one begins."""
-    pending: bool = False
-    """A closed window of this host waits for its features."""
-
-
-class _Group:
-    """Rings of all hosts with the same number of channels and slots."""
-
-    def __init__(self, channels: int, slots: int) -> None:
-        self.channels = channels
-        self.slots = slots
-        self.rings = np.empty((0, slots, channels), np.float32)
-        self.ticks = np.empty((0, slots), np.int64)
-        self.free: list[int] = []
-        self.closed: list[tuple[_Host, int]] = []
-
-    def take_slot(self) -> int:
-        """Return an empty ring's index; the arrays double when they are full."""
-        if not self.free:
-            old = len(self.rings)
-            new = max(4, 2 * old)
-            rings = np.empty((new, self.slots, self.channels), np.float32)
-            ticks = np.full((new, self.slots), NO_TICK, np.int64)
-            rings[:old] = self.rings
-            ticks[:old] = self.ticks
-            self.rings, self.ticks = rings, ticks
-            self.free = list(range(new - 1, old - 1, -1))
-        slot = self.free.pop()
-        self.ticks[slot] = NO_TICK
-        return slot
 
 
 class Windows(Generic[T]):
@@ -126,8 +56,8 @@ class Windows(Generic[T]):
         self.dropped: Counter[str] = Counter()
         self.missing = 0
         self.empty = 0
-        self._hosts: dict[str, _Host] = {}
-        self._groups: dict[tuple[int, int], _Group] = {}
+        self._hosts: dict[str, HostRing] = {}
+        self._groups: dict[tuple[int, int], RingGroup] = {}
         self._batches: list[WindowBatch] = []
         self._released: list[T] = []
 
@@ -195,7 +125,7 @@ class Windows(Generic[T]):
         """Return the hosts that have a ring."""
         return list(self._hosts)
 
-    def _admit(self, record: Telemetry, channels: int, first: int) -> _Host:
+    def _admit(self, record: Telemetry, channels: int, first: int) -> HostRing:
         spec, interval = self.spec, record.interval_us
         length = max(1, spec.length_us // interval)
         stride = max(1, spec.stride_us // interval)
@@ -203,9 +133,9 @@ class Windows(Generic[T]):
         slots = length + lateness + stride + 1
         group = self._groups.get((channels, slots))
         if group is None:
-            group = self._groups[channels, slots] = _Group(channels, slots)
+            group = self._groups[channels, slots] = RingGroup(channels, slots)
         begin = _whole_stride(first, stride)
-        host: _Host = _Host(
+        host: HostRing = HostRing(
             record.host,
             record.layout,
             interval,
@@ -221,7 +151,7 @@ class Windows(Generic[T]):
         self._hosts[record.host] = host
         return host
 
-    def _add_run(self, host: _Host, values: Floats, first: int, count: int) -> int:
+    def _add_run(self, host: HostRing, values: Floats, first: int, count: int) -> int:
         """Add ticks without holes between them; return the last one's number."""
         if first <= host.newest:
             stamps = [(first + i) * host.interval_us for i in range(count)]
@@ -244,7 +174,7 @@ class Windows(Generic[T]):
             column += size
         return first + count - 1
 
-    def _add_scattered(self, host: _Host, values: Floats, stamps: list[int]) -> int:
+    def _add_scattered(self, host: HostRing, values: Floats, stamps: list[int]) -> int:
         """Add ticks one by one: late, repeated, out of order or off the grid."""
         last = host.next_end - host.length - 1
         for column, stamp in enumerate(stamps):
@@ -259,7 +189,7 @@ class Windows(Generic[T]):
                     last = max(last, tick)
         return last
 
-    def _add_late(self, host: _Host, values: Floats, column: int, tick: int) -> bool:
+    def _add_late(self, host: HostRing, values: Floats, column: int, tick: int) -> bool:
         group = host.group
         if group.ticks[host.slot, tick % group.slots] == tick:
             self.dropped["duplicate"] += 1
@@ -278,7 +208,7 @@ class Windows(Generic[T]):
         self._close(host, host.newest)
         return True
 
-    def _close(self, host: _Host, newest: int) -> None:
+    def _close(self, host: HostRing, newest: int) -> None:
         """Close the windows that are whole, or that have waited long enough by tick `newest`."""
         while True:
             last = host.next_end - 1
@@ -291,7 +221,7 @@ class Windows(Generic[T]):
             host.next_end += host.stride
         self._release(host)
 
-    def _is_whole(self, host: _Host) -> bool:
+    def _is_whole(self, host: HostRing) -> bool:
         """Return whether no tick of the next window to close is missing."""
         start, end = host.next_end - host.length, host.next_end
         if end - 1 > host.newest:
@@ -303,7 +233,7 @@ class Windows(Generic[T]):
         ticks = host.group.ticks[host.slot]
         return bool((ticks[wanted % host.group.slots] == wanted).all())
 
-    def _skip_empty(self, host: _Host, tick: int) -> None:
+    def _skip_empty(self, host: HostRing, tick: int) -> None:
         """After a gap, go on with the first window that a tick can still come for."""
         if host.next_end - host.length > host.newest:
             end = ((tick - host.lateness) // host.stride + 1) * host.stride
@@ -311,46 +241,18 @@ class Windows(Generic[T]):
                 self.empty += (end - host.next_end) // host.stride
                 host.next_end = end
 
-    def _release(self, host: _Host) -> None:
+    def _release(self, host: HostRing) -> None:
         holds = host.holds
         begin = host.next_end - host.length
         while holds and holds[0][0] <= begin:
             self._released.append(holds.popleft()[1])
 
-    def _reduce(self, group: _Group) -> None:
-        """Turn the closed windows of a group into a batch of features."""
-        closed = group.closed
-        if not closed:
-            return
-        group.closed = []
-        for host, _ in closed:
-            host.pending = False
-        count = len(closed)
-        slots = np.fromiter((h.slot for h, _ in closed), np.int64, count)
-        ends = np.fromiter((end for _, end in closed), np.int64, count)
-        lengths = np.fromiter((h.length for h, _ in closed), np.int64, count)
-        intervals = np.fromiter((h.interval_us for h, _ in closed), np.int64, count)
-        values = np.empty((count, len(FEATURES) * group.channels), np.float32)
-        samples = np.empty(count, np.int32)
-        window_features(group.rings, group.ticks, slots, ends, lengths, values, samples)
-        keep = samples > 0
-        if not keep.all():
-            self.empty += int(count - keep.sum())
-        rows = np.flatnonzero(keep)
-        if not len(rows):
-            return
-        self._batches.append(
-            WindowBatch(
-                group.channels,
-                tuple(closed[i][0].name for i in rows),
-                tuple(closed[i][0].layout for i in rows),
-                ((ends - lengths) * intervals)[rows],
-                (ends * intervals)[rows],
-                samples.astype(np.int64)[rows],
-                lengths[rows],
-                values if keep.all() else values[rows],
-            )
-        )
+    def _reduce(self, group: RingGroup) -> None:
+        """Compute the features of a group's closed windows."""
+        batch, empty = group.reduce()
+        self.empty += empty
+        if batch is not None:
+            self._batches.append(batch)
 
 
 def _whole_stride(tick: int, stride: int) -> int:

@@ -22,8 +22,8 @@ from schemas.records import (
 from streams.episode import UPDATE_US
 from streams.fitting import InPlace
 from streams.layouts import Layouts
+from streams.rings import WindowBatch
 from streams.score import Scoring
-from streams.window import WindowBatch
 
 SECOND = 1_000_000
 CHANNELS = 40

@@ -1,0 +1,113 @@
+"""Rings of ticks: all hosts with the same number of channels in one array."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from models.features import FEATURES, NO_TICK, window_features
+from schemas.records import Floats, Longs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowBatch:
+    """Closed windows of hosts that have the same number of channels, in closing order.
+
+    `values` has shape ``(windows, len(FEATURES) * channels)``; `ends` is in microseconds.
+    """
+
+    channels: int
+    hosts: tuple[str, ...]
+    layouts: tuple[int, ...]
+    starts: Longs
+    ends: Longs
+    samples: Longs
+    expected: Longs
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+
+@dataclass(slots=True, eq=False)
+class HostRing:
+    """One host's place in the log. Tick numbers count intervals since the epoch."""
+
+    name: str
+    layout: int
+    interval_us: int
+    length: int
+    stride: int
+    lateness: int
+    group: RingGroup
+    slot: int
+    next_end: int
+    newest: int
+    unbroken: int
+    """First tick of the run without holes that ends at `newest`."""
+    holds: deque[tuple[int, Any]] = field(default_factory=deque)
+    """What may be released once no open window starts before the tick beside it."""
+    newest_hold: tuple[int, Any] | None = None
+    """The newest record's; until when it is needed depends on where the next one begins."""
+    pending: bool = False
+    """A closed window of this host waits for its features."""
+
+
+class RingGroup:
+    """Rings of all hosts with the same number of channels and slots."""
+
+    def __init__(self, channels: int, slots: int) -> None:
+        self.channels = channels
+        self.slots = slots
+        self.rings = np.empty((0, slots, channels), np.float32)
+        self.ticks = np.empty((0, slots), np.int64)
+        self.free: list[int] = []
+        self.closed: list[tuple[HostRing, int]] = []
+
+    def take_slot(self) -> int:
+        """Return an empty ring's index; the arrays double when they are full."""
+        if not self.free:
+            old = len(self.rings)
+            new = max(4, 2 * old)
+            rings = np.empty((new, self.slots, self.channels), np.float32)
+            ticks = np.full((new, self.slots), NO_TICK, np.int64)
+            rings[:old] = self.rings
+            ticks[:old] = self.ticks
+            self.rings, self.ticks = rings, ticks
+            self.free = list(range(new - 1, old - 1, -1))
+        slot = self.free.pop()
+        self.ticks[slot] = NO_TICK
+        return slot
+
+    def reduce(self) -> tuple[WindowBatch | None, int]:
+        """Turn the closed windows into a batch of features; also return how many had no tick."""
+        closed, self.closed = self.closed, []
+        if not closed:
+            return None, 0
+        for host, _ in closed:
+            host.pending = False
+        count = len(closed)
+        slots = np.fromiter((h.slot for h, _ in closed), np.int64, count)
+        ends = np.fromiter((end for _, end in closed), np.int64, count)
+        lengths = np.fromiter((h.length for h, _ in closed), np.int64, count)
+        intervals = np.fromiter((h.interval_us for h, _ in closed), np.int64, count)
+        values = np.empty((count, len(FEATURES) * self.channels), np.float32)
+        samples = np.empty(count, np.int32)
+        window_features(self.rings, self.ticks, slots, ends, lengths, values, samples)
+        rows = np.flatnonzero(samples)
+        if not len(rows):
+            return None, count
+        batch = WindowBatch(
+            self.channels,
+            tuple(closed[i][0].name for i in rows),
+            tuple(closed[i][0].layout for i in rows),
+            ((ends - lengths) * intervals)[rows],
+            (ends * intervals)[rows],
+            samples.astype(np.int64)[rows],
+            lengths[rows],
+            values if len(rows) == count else values[rows],
+        )
+        return batch, count - len(rows)
