@@ -11,7 +11,7 @@ import click
 
 from deploy.reader import TopicReader
 from deploy.rundir import ViewSettings, find_brokers
-from deploy.wording import anomaly_line, date_time
+from deploy.wording import anomaly_line, count_of, date_time
 from schemas.flags import with_settings
 from schemas.records import Anomaly, EpisodeState
 from schemas.settings import Kafka, Resolved
@@ -44,7 +44,7 @@ def anomalies(
                     when = anomaly.onset if anomaly.state is EpisodeState.OPEN else anomaly.latest
                     click.echo(f"{date_time(when)}  {anomaly_line(anomaly)}")
             if reader.invalid:
-                click.echo(f"{reader.invalid} messages could not be read", err=True)
+                click.echo(f"{count_of(reader.invalid, 'message')} could not be read", err=True)
     except KeyboardInterrupt:
         pass
 

@@ -15,7 +15,7 @@ from deploy.health import Usage
 from deploy.picture import EpisodeChanged, HostChanged, Picture
 from deploy.units import human
 from deploy.view import PartState, Screen, Stack
-from deploy.wording import anomaly_line, clock_time, date_time, duration, printable
+from deploy.wording import anomaly_line, clock_time, count_of, date_time, duration, printable
 from schemas.records import EpisodeState, State
 
 STATUS_S = 10.0
@@ -118,8 +118,8 @@ def status_line(stack: Stack, picture: Picture, now_us: int) -> str:
         for s in list(picture.scores.values())[:3]
     ]
     if len(picture.scores) > len(hosts):
-        hosts.append(f"and {len(picture.scores) - len(hosts)} more hosts")
-    anomalies = [f"{len(picture.open)} open anomalies"]
+        hosts.append(f"and {count_of(len(picture.scores) - len(hosts), 'more host')}")
+    anomalies = [f"{len(picture.open)} open"]
     groups = [flow or ["no windows yet"], costs, hosts, anomalies, stack.trouble]
     return "status: " + "; ".join(", ".join(group) for group in groups if group)
 
@@ -131,7 +131,9 @@ def _cost(usage: Usage) -> str:
 
 def summary(stack: Stack, picture: Picture, directory: str) -> list[str]:
     """Return what is left to say when the stack has stopped."""
-    counted = f": {stack.windows:.0f} windows, {picture.opened} episodes" if stack.windows else ""
+    counted = ""
+    if stack.windows:
+        counted = f": {count_of(stack.windows, 'window')}, {count_of(picture.opened, 'episode')}"
     episodes = sorted([*picture.open.values(), *picture.closed], key=lambda a: a.onset)
     return [
         f"stopped after {duration(stack.uptime_s)}{counted}; logs in {directory}",

@@ -11,7 +11,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 SCRAPE_TIMEOUT_S = 0.5
-RATE_S = 10.0
+RATE_S = 30.0
 QUANTILES_S = 60.0
 USAGE_S = 5.0
 
@@ -111,7 +111,7 @@ class Recent:
         return max(0.0, newest - (total(self._scrapes[0][1], name) or 0.0))
 
     def rate(self, name: str) -> float | None:
-        """Return a counter's growth per second over the last ten seconds."""
+        """Return a counter's growth per second over the last `RATE_S` seconds."""
         if len(self._scrapes) < 2:
             return None
         now, newest = self._scrapes[-1]

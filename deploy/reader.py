@@ -84,6 +84,11 @@ class TopicReader:
                 ).items()
                 for partition in range(count)
             ]
+            # Before anything is fetched: a fetch that waits holds up what is asked after it.
+            self._ends = self._find_ends() if from_start else {}
+        except KafkaException as e:
+            self._consumer.close()
+            raise NoBroker(f"the broker at {brokers} went away: {e.args[0].str()}") from None
         except BaseException:
             self._consumer.close()
             raise
@@ -94,8 +99,8 @@ class TopicReader:
         return self._decoded(self._messages(timeout_s))
 
     def read_to_end(self) -> Iterator[Record]:
-        """Yield what is in the topics now, then stop."""
-        left = self._ends()
+        """Yield what was in the topics when this reader was made from their start, then stop."""
+        left = dict(self._ends)
         while left:
             messages = self._messages(SLICE_S)
             yield from self._decoded(messages)
@@ -126,11 +131,13 @@ class TopicReader:
         first = self._consumer.consume(1, timeout_s)
         return [*first, *self._consumer.consume(BATCH, 0.0)] if first else []
 
-    def _ends(self) -> dict[tuple[str, int], int]:
+    def _find_ends(self) -> dict[tuple[str, int], int]:
         """Return where the partitions that hold anything end."""
         ends = {}
         for p in self._partitions:
-            low, high = self._consumer.get_watermark_offsets(_bare((p.topic, p.partition)), 10.0)
+            low, high = self._consumer.get_watermark_offsets(
+                _bare((p.topic, p.partition)), CONNECT_S
+            )
             if high > low:
                 ends[p.topic, p.partition] = high
         return ends

@@ -18,20 +18,22 @@ from deploy.picture import Picture
 from deploy.reader import CONNECT_S, TopicReader
 from deploy.rundir import ADDRESS
 from deploy.view import Part, PartState, Stack
+from deploy.wording import count_of
 from schemas.topics import ANOMALIES, SCORES
 
 LOSSES = (
-    ("agent", "reveal_agent_missed_ticks_total", "ticks missed by the agent"),
-    ("agent", "reveal_agent_dropped_messages_total", "records dropped by the agent"),
-    ("agent", "reveal_agent_collector_errors_total", "readings failed"),
-    ("worker", "reveal_worker_dropped_ticks_total", "ticks dropped by the worker"),
-    ("worker", "reveal_worker_skipped_records_total", "records left the log unread"),
-    ("worker", "reveal_worker_dead_letters_total", "unreadable messages in reveal.deadletter"),
+    ("agent", "reveal_agent_missed_ticks_total", "tick", "missed by the agent"),
+    ("agent", "reveal_agent_dropped_messages_total", "record", "dropped by the agent"),
+    ("agent", "reveal_agent_collector_errors_total", "reading", "failed"),
+    ("worker", "reveal_worker_dropped_ticks_total", "tick", "dropped by the worker"),
+    ("worker", "reveal_worker_skipped_records_total", "record", "left the log unread"),
+    ("worker", "reveal_worker_dead_letters_total", "message", "unreadable: see reveal.deadletter"),
 )
-"""Counters that are worth a line when they move: part, metric, words."""
+"""Counters that are worth a line when they move: part, metric, what of it, what befell it."""
 AGENT_TICKS = "reveal_agent_ticks_total"
 TICK_S = 0.25
-SAMPLE_S = 1.0
+SAMPLE_S = 2.0
+"""Every scrape leaves a socket in TIME_WAIT, which the agent counts: not more than it takes."""
 
 
 class Stopped(Exception):
@@ -231,16 +233,16 @@ class Session:
         stack.latency_p50_s = worker.quantile("reveal_worker_latency_seconds", 0.50)
         stack.latency_p99_s = worker.quantile("reveal_worker_latency_seconds", 0.99)
         stack.windows = worker.latest("reveal_worker_windows_total") or 0.0
-        counted = [(self._recent(name), metric, words) for name, metric, words in LOSSES]
+        counted = [(self._recent(name), m, thing, fate) for name, m, thing, fate in LOSSES]
         stack.trouble = tuple(
-            f"{lost:.0f} {words} in the last minute"
-            for recent, metric, words in counted
+            f"{count_of(lost, thing)} {fate} in the last minute"
+            for recent, metric, thing, fate in counted
             if (lost := recent.grown(metric))
         )
         stack.losses = tuple(
-            f"{count:.0f} {words}"
-            for recent, metric, words in counted
-            if (count := recent.latest(metric))
+            f"{count_of(lost, thing)} {fate}"
+            for recent, metric, thing, fate in counted
+            if (lost := recent.latest(metric) or 0.0)
         )
         agent = self._recent("agent")
         channels, ticks = agent.latest("reveal_agent_channels"), agent.rate(AGENT_TICKS)

@@ -255,8 +255,9 @@ def _detail(
                 return Text(printable(score.reason))
             return Text(subsystem_shares(picture.open[score.host]))
         case Condition.NORMAL:
-            odd = [d.detector for d in score.detectors if d.flagged]
-            return Text(f"odd to {', '.join(odd)}" if odd else "", "yellow")
+            odd = [printable(d.detector) for d in score.detectors if d.flagged]
+            line = Text(f"score {score.fused:.1f}")
+            return line.append(f"  odd to {', '.join(odd)}", "yellow") if odd else line
 
 
 def _learning(stack: Stack, score: Score, *, ascii_only: bool) -> Text:

@@ -36,6 +36,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
+def count_of(number: float, thing: str) -> str:
+    """Return a number of things: ``1 window``, ``2 windows``."""
+    return f"{number:.0f} {thing}" if round(number) == 1 else f"{number:.0f} {thing}s"
+
+
 def subsystem_shares(anomaly: Anomaly) -> str:
     """Return which parts of the host are to blame: ``cpu 81 %, memory 12 %``."""
     return ", ".join(

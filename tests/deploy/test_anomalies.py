@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_counted(broker: Broker) -> None:
     publish(broker, b"noise", EPISODE[0])
     lines = run(broker)
     assert len(lines) == 2
-    assert "1 messages could not be read" in lines
+    assert "1 message could not be read" in lines
 
 
 class Following:

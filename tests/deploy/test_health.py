@@ -55,16 +55,16 @@ def test_quantile(counts: dict[float, float], q: float, value: float | None) -> 
     assert quantile(counts, q) == (None if value is None else pytest.approx(value))
 
 
-def test_the_rate_is_of_the_last_ten_seconds() -> None:
+def test_the_rate_is_of_the_last_half_minute() -> None:
     exporter, recent = Exporter(), Recent()
     assert recent.rate("windows_total") is None
-    for second in range(31):
+    for second in range(51):
         # 1 a second at first, 5 a second from the 20th on.
         exporter.windows.labels("active").inc(1 if second <= 20 else 5)
         recent.add(float(second), exporter.page())
     assert recent.rate("windows_total") == pytest.approx(5)
-    assert recent.latest("windows_total") == 21 + 50
-    assert recent.grown("windows_total") == 20 + 50
+    assert recent.latest("windows_total") == 21 + 150
+    assert recent.grown("windows_total") == 20 + 150
 
 
 def test_a_rate_of_two_scrapes_far_apart_is_of_both() -> None:

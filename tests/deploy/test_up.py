@@ -89,7 +89,7 @@ def test_it_starts_in_order_shows_what_happens_and_stops_the_other_way_round(
         *("worker starting", "worker up", "worker stopping", "worker stopped"),
         *("agent stopping", "agent stopped", "broker stopping", "broker stopped"),
     ]
-    assert "1 windows, 1 episodes; logs in" in rest
+    assert "1 window, 1 episode; logs in" in rest
     assert all(map(gone, children))
 
 

@@ -54,7 +54,7 @@ worker  starting    pid 4713                   210 MB
 flow    1.0 windows/s   lag 0 records   close to score p50 90 ms, p99 140 ms
 
 hosts  1
-  node01  normal
+  node01  normal     score 0.1
 
 open anomalies  0
   none"""
@@ -78,7 +78,7 @@ def test_a_host_in_every_condition() -> None:
         "  abstains  abstained  17 of 30 samples",
         f"  fits      learning   {chr(0x2588) * 24} 100 %  fitting the baseline",
         f"  learns    learning   {half}  50 %  1 min 00 s left",
-        "  odd       normal     odd to z",
+        "  odd       normal     score 0.1  odd to z",
     ]
 
 

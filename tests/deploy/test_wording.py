@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from deploy.wording import anomaly_line, duration, printable, subsystem_shares
+from deploy.wording import anomaly_line, count_of, duration, printable, subsystem_shares
 from schemas.records import EpisodeState
 from tests.deploy.examples import CHANNELS, anomaly
 
@@ -25,6 +25,12 @@ from tests.deploy.examples import CHANNELS, anomaly
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_one_thing_is_one_thing() -> None:
+    assert (count_of(1, "tick"), count_of(0, "tick"), count_of(2.0, "tick")) == (
+        *("1 tick", "0 ticks", "2 ticks"),
+    )
 
 
 def test_shares_that_round_to_nothing_are_left_out() -> None:
