@@ -71,7 +71,7 @@ class AgentMetrics(Collector):
             {name: s.seconds for name, s in stats.items()},
         )
         yield _counters(
-            *("collector_failures", "Readings that failed", "collector"),
+            *("collector_errors", "Readings that failed", "collector"),
             {name: s.failures.total() for name, s in stats.items()},
         )
         yield _counters(

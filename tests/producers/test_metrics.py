@@ -49,7 +49,7 @@ def test_what_the_agent_counts_is_what_prometheus_reads() -> None:
     assert got["reveal_agent_cpu_seconds_total"] == 1.5
     assert got["reveal_agent_resident_memory_bytes"] > 1e6
     assert got["reveal_agent_collector_seconds_total{numbers}"] > 0
-    assert got["reveal_agent_collector_failures_total{numbers}"] == 0
+    assert got["reveal_agent_collector_errors_total{numbers}"] == 0
     assert got["reveal_agent_delivered_messages_total"] == 3
     assert got["reveal_agent_dropped_messages_total{too_old}"] == 3
     assert got["reveal_agent_queued_messages"] == len(host.publisher)
@@ -64,7 +64,7 @@ def test_failures_of_a_collector_are_counted() -> None:
     host.ticks(1)
     host.numbers.error = OSError("gone")
     host.ticks(4)
-    assert samples(host)["reveal_agent_collector_failures_total{numbers}"] == 4
+    assert samples(host)["reveal_agent_collector_errors_total{numbers}"] == 4
 
 
 def free_port() -> int:
