@@ -7,6 +7,7 @@ from where the plan says they are. Only when a label moved is the text looked at
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -24,6 +25,8 @@ SLOW_ABOVE_BYTES = 16 * 1024
 
 _SLOW_NS = 950_000_000  # a second less what a tick may be late
 _NAN = float("nan")
+# What parts words in str but not in bytes must part them in neither: places have to agree.
+_NO_SEPARATORS = bytes.maketrans(b"\x1c\x1d\x1e\x1f", b"????")
 
 
 class Draft:
@@ -79,6 +82,16 @@ def numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
         if words:
             yield at, words
         at += len(words)
+
+
+def core_columns(header: Sequence[str]) -> list[str]:
+    """Return ``["cpu0", "cpu2"]`` for a header ``CPU0 CPU2``, nothing for what is no such header.
+
+    Cores that are offline have no column, so a place is no core's number.
+    """
+    cores = [name.lower() for name in header]
+    named = all(re.fullmatch(r"cpu\d+", name) for name in cores)
+    return cores if named and len(set(cores)) == len(cores) else []
 
 
 def snake_case(name: str) -> str:
@@ -166,11 +179,12 @@ class TextFile:
         return self._replan(text, tokens)
 
     def _replan(self, text: bytes, tokens: Tokens) -> Sequence[float]:
-        fresh = _Table.of(self._planner(text.decode("ascii", "replace")), tokens)
-        if not fresh.plan.fields:
+        words = text.translate(_NO_SEPARATORS).decode("ascii", "replace")
+        fresh = _Table.of(self._planner(words), tokens)
+        numbers = self._numbers(fresh.pick(tokens))
+        if all(math.isnan(number) for number in numbers):
             self.problem = f"{self.path}: no number where one was expected"
             return self.plan.blank
-        numbers = self._numbers(fresh.pick(tokens))
         if self._table is _NOTHING or self._pending.fits(tokens):
             self._table, self._pending = fresh, _NOTHING
             return numbers

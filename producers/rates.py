@@ -18,6 +18,8 @@ reset          any other drop, or one of the last two that   NaN, and a new star
 not a number   NaN, negative, or 2^63 and more               NaN, as if not read
 ============== ============================================= =========================
 
+A level is taken as it is, unless it is beyond 2^63 either way: then it is not a number.
+
 So a rate is never negative and never more than the counter truly grew. 64-bit counters never
 wrap. Above 2^53 a float64 is 2 off at most, which no rate shows.
 """
@@ -113,14 +115,14 @@ class Rates:
             and changes nothing; an earlier one is another boot, and everything starts anew.
         """
         out = np.empty(len(values))
-        level = values[self._levels] * self._level_scale
-        out[self._levels] = level
         if self.rejected.size:
             self.rejected = np.empty(0, np.intp)
-        if not np.isfinite(level.sum()) and np.isinf(level).any():
-            infinite = np.isinf(level)
-            self._reject(self._levels[infinite])
-            out[self._levels[infinite]] = np.nan
+        level = values[self._levels]
+        if level.size and not (level.min() > -OVERFLOW and level.max() < OVERFLOW):
+            wrong = np.abs(level) >= OVERFLOW
+            self._reject(self._levels[wrong])
+            level[wrong] = np.nan
+        out[self._levels] = level * self._level_scale
         now = values[self._counters]
         if mono_ns == self._at:
             out[self._counters] = np.nan

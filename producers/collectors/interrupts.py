@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from producers.parsing import Draft, TextFile, numbered_lines
+from producers.parsing import Draft, TextFile, core_columns, numbered_lines
 from producers.source import WRAPS_32, Collector, Doubles, Field
 from schemas.records import Channel, Kind, Subsystem
 
@@ -23,9 +23,9 @@ def plan(text: str) -> Draft:
     """Plan the file: a number for each source and core, added up along both."""
     draft = Draft()
     lines = list(numbered_lines(text))
-    if not lines or not lines[0][1][0].startswith("CPU"):
+    cores = core_columns(lines[0][1]) if lines else []
+    if not cores:
         return draft
-    cores = [name.lower() for name in lines[0][1]]
     names: dict[str, str] = {}  # of the rows of the table, by their label
     once: dict[str, int] = {}
     for at, words in lines[1:]:
@@ -33,18 +33,21 @@ def plan(text: str) -> Draft:
         if label == words[0] or label in names or len(words) == 1:
             continue
         if len(words) <= len(cores):
-            # ERR and MIS are counted once for the whole machine.
-            once.setdefault(label, at + 1)
+            # ERR and MIS are counted once for the whole machine; anything else is torn.
+            if len(words) == len(("ERR:", "0")):
+                once.setdefault(label, at + 1)
             continue
         name = source_name(label, words[1 + len(cores) :])
+        # Where the description begins too early a number is missing, and nobody can say which:
+        # then all of the row are unknown, their place is that of the label.
+        whole = words[len(cores)].isdigit()
         for i, core in enumerate(cores, start=1):
-            draft.field(at + i, Field(f"{label} {name} {core}", True, modulus=WRAPS_32))
+            place = at + i if whole else at
+            draft.field(place, Field(f"{label} {name} {core}", True, modulus=WRAPS_32))
         while name in names.values():
             name += f"#{label}"
         names[label] = name
     shape = (len(names), len(cores))
-    if len(draft.fields) != len(names) * len(cores):
-        return Draft()  # a header that names a core twice
 
     def derive(rates: Doubles) -> Doubles:
         cell = rates[: shape[0] * shape[1]].reshape(shape)

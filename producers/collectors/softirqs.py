@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from producers.parsing import Draft, TextFile, numbered_lines
+from producers.parsing import Draft, TextFile, core_columns, numbered_lines
 from producers.source import WRAPS_32, Collector, Doubles, Field
 from schemas.records import Channel, Kind, Subsystem
 
 UNIT = "softirqs/s"
 _SUBSYSTEMS = {
-    "NET_TX": Subsystem.NETWORK,
-    "NET_RX": Subsystem.NETWORK,
-    "BLOCK": Subsystem.STORAGE,
-    "IRQ_POLL": Subsystem.STORAGE,
+    "net_tx": Subsystem.NETWORK,
+    "net_rx": Subsystem.NETWORK,
+    "block": Subsystem.STORAGE,
+    "irq_poll": Subsystem.STORAGE,
 }
 
 
@@ -25,29 +25,23 @@ def plan(text: str) -> Draft:
     """Plan the file: a number for each kind and core, added up along both."""
     draft = Draft()
     lines = list(numbered_lines(text))
-    if not lines or not lines[0][1][0].startswith("CPU"):
-        return draft
-    cores = [name.lower() for name in lines[0][1]]
+    cores = core_columns(lines[0][1]) if lines else []
     kinds: list[str] = []
     for at, words in lines[1:]:
-        kind = words[0].rstrip(":")
+        kind = words[0].removesuffix(":").lower()
         if not words[0].endswith(":") or len(words) != 1 + len(cores) or kind in kinds:
             continue
         kinds.append(kind)
         for i, core in enumerate(cores, start=1):
             draft.field(at + i, Field(f"{kind} {core}", True, modulus=WRAPS_32))
     shape = (len(kinds), len(cores))
-    if len(draft.fields) != len(kinds) * len(cores):
-        return Draft()  # a header that names a core twice
 
     def derive(rates: Doubles) -> Doubles:
         cell = rates.reshape(shape)
         return np.concatenate((cell.sum(axis=1), cell.sum(axis=0)))
 
     by_kind = (
-        Channel(
-            f"softirq.{kind.lower()}", "", _SUBSYSTEMS.get(kind, Subsystem.CPU), UNIT, Kind.RATE
-        )
+        Channel(f"softirq.{kind}", "", _SUBSYSTEMS.get(kind, Subsystem.CPU), UNIT, Kind.RATE)
         for kind in kinds
     )
     by_core = (Channel("softirq.core", core, Subsystem.CPU, UNIT, Kind.RATE) for core in cores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def counter(key: str = "a", modulus: float = 0.0, scale: float = 1.0) -> Field:
     return Field(key, True, scale, modulus)
 
 
-def run(readings: list[float], field: Field | None = None) -> list[float]:
+def run(readings: Sequence[float], field: Field | None = None) -> list[float]:
     """Return the rates of one counter read once a second."""
     rates = Rates([field or counter()])
     return [

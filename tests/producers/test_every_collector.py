@@ -1,0 +1,362 @@
+"""The contract, held against every collector in the table.
+
+A new collector is tested by being in `ALL`. Where it reads a file that our recording lacks, its
+text goes into `tests/fixtures/kernel`, as two readings.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from producers.collectors import ALL, MACHINE, NAMESPACE
+from producers.reading import SystemReader
+from producers.sampler import Group
+from producers.source import Collector
+from schemas.records import Kind
+from tests.producers.kernel import FIRST, SECOND, Host
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "fixtures"
+SECOND_NS = 10**9
+NAMES = [make().name for make in ALL]
+FILES = sorted({source.path for make in ALL for source in make().sources})
+RECORDED = [path for path in FILES if path in FIRST]
+
+every_collector = pytest.mark.parametrize("make", ALL, ids=NAMES)
+every_file = pytest.mark.parametrize("path", RECORDED)
+
+
+def owner(path: str) -> str:
+    return next(c.name for make in ALL for c in [make()] if path in [s.path for s in c.sources])
+
+
+def cut(text: bytes, lines: int) -> bytes:
+    return b"".join(text.splitlines(keepends=True)[:lines])
+
+
+def same(a: dict[str, float], b: dict[str, float]) -> bool:
+    return a == pytest.approx(b, nan_ok=True)
+
+
+def wrong(values: dict[str, float], whole: dict[str, float]) -> list[str]:
+    """Return what is neither unknown nor right."""
+    return [
+        label
+        for label, value in values.items()
+        if not math.isnan(value) and not math.isclose(value, whole[label], rel_tol=1e-5)
+    ]
+
+
+def test_the_table() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert set(ALL) == {*MACHINE, *NAMESPACE}
+    assert len(RECORDED) >= len(FILES) - 1  # the recording's kernel has no pressure/irq
+
+
+@every_collector
+def test_it_says_what_it_reads_and_what_to_do_without(make: Callable[[], Collector]) -> None:
+    for source in make().sources:
+        assert source.path.startswith(("proc/", "sys/"))
+        assert 20 < len(source.remedy) < 300
+        assert source.remedy.endswith(".")
+
+
+@every_collector
+def test_its_channels_are_named_in_one_way(make: Callable[[], Collector]) -> None:
+    host = Host(make().name)
+    host.twice()
+    assert host.group.channels
+    for c in host.group.channels:
+        assert re.fullmatch(r"[a-z0-9_]+\.[a-z0-9_]+", c.metric), c
+        assert c.unit, c
+        assert (
+            c.unit == "%"
+            or (c.kind is Kind.RATE) == c.unit.endswith("/s")
+            or c.metric
+            in {
+                "disk.queue"  # the rate of a sum of times is a mean number
+            }
+        ), c
+
+
+@every_collector
+def test_two_of_it_share_nothing(make: Callable[[], Collector]) -> None:
+    name = make().name
+    expected = Host(name).twice()
+    first, second = Host(name), Host(name)
+    first.read(FIRST)
+    second.read({})
+    assert same(first.read(SECOND), expected)
+
+
+@every_collector
+def test_nothing_is_wrong_with_the_recording(make: Callable[[], Collector]) -> None:
+    host = Host(make().name)
+    host.read(FIRST)
+    channels = host.group.channels
+    host.read(SECOND)
+    host.read(SECOND)
+    assert host.group.channels is channels
+    assert host.failures == host.bad_fields == 0
+
+
+@every_collector
+def test_this_machine(make: Callable[[], Collector]) -> None:
+    collector = make()
+    with SystemReader() as reader:
+        group = Group([collector], reader)
+        for n in range(4):
+            values = group.collect(n * SECOND_NS)
+            assert len(values) == len(group.channels)
+        there = [s for s in collector.sources if isinstance(reader.read(s.path), bytes)]
+    if not there:
+        pytest.skip(f"none of {[s.path for s in collector.sources]} is here")
+    assert all(source.plan.fields for source in there)
+    assert group.stats[collector.name].failures == {}
+
+
+@every_collector
+def test_without_its_files_it_has_no_channels(make: Callable[[], Collector]) -> None:
+    host = Host(make().name)
+    assert host.read({}) == {}
+    assert host.failures == 0
+
+
+@every_file
+def test_without_one_file_the_others_are_there(path: str) -> None:
+    name = owner(path)
+    whole = Host(name).twice()
+    host = Host(name)
+    host.read({p: t for p, t in FIRST.items() if p != path})
+    rest = host.read({p: t for p, t in SECOND.items() if p != path})
+    assert set(rest) < set(whole)
+    assert same(rest, {label: whole[label] for label in rest})
+
+
+@every_file
+def test_a_file_that_goes_and_comes_back(path: str) -> None:
+    """Its channels are unknown meanwhile, and go on from the last good reading."""
+    host = Host(owner(path))
+    host.read(FIRST)
+    channels = host.group.channels
+    gone = host.read({p: t for p, t in SECOND.items() if p != path})
+    back = host.read(SECOND)
+    assert host.group.channels is channels
+    assert any(math.isnan(v) for v in gone.values())
+    assert host.failures == 1
+    whole = Host(owner(path)).twice()
+    kinds = {c.label: c for c in channels}
+    for label, value in back.items():
+        # Counters of this file grew over two seconds, levels and ratios are as they were.
+        doubled = math.isnan(gone[label]) and kinds[label].kind is Kind.RATE
+        if doubled and label != "tcp.retrans_share":
+            assert value == pytest.approx(whole[label] / 2, rel=1e-5), label
+        elif math.isnan(gone[label]):
+            assert value == pytest.approx(whole[label], rel=1e-5, nan_ok=True), label
+
+
+@every_file
+@pytest.mark.parametrize("text", [b"", b"\n", b"\x00" * 5000, b"<html>no</html>\n"])
+def test_a_file_that_is_none(path: str, text: bytes) -> None:
+    host = Host(owner(path))
+    without = host.read({path: text})
+    assert without == {}
+    host.read(FIRST)
+    channels = host.group.channels
+    for _ in range(3):
+        values = host.read(SECOND | {path: text})
+        assert host.group.channels is channels
+        assert any(math.isnan(v) for v in values.values())
+
+
+@every_file
+def test_cut_at_every_line(path: str) -> None:
+    """What is left is right, what is lost is unknown, and the layout stays."""
+    name = owner(path)
+    lines = len(SECOND[path].splitlines())
+    whole = Host(name).twice()
+    for n in range(lines):
+        host = Host(name)
+        host.read(FIRST)
+        channels = host.group.channels
+        values = host.read(SECOND | {path: cut(SECOND[path], n)})
+        assert host.group.channels is channels
+        assert wrong(values, whole) == [], n
+        host.read(SECOND)
+        assert host.group.channels is channels
+        fresh = Host(name)
+        fresh.read({path: cut(FIRST[path], n)})
+        assert set(fresh.read({path: cut(SECOND[path], n)})) <= set(whole)
+
+
+@every_file
+def test_cut_in_mid_line(path: str) -> None:
+    """Half a number is not taken for a whole one."""
+    name = owner(path)
+    text = SECOND[path]
+    whole = Host(name).twice()
+    for at in range(0, len(text), max(1, len(text) // 40)):
+        host = Host(name)
+        host.read(FIRST)
+        values = host.read(SECOND | {path: text[:at]})
+        assert wrong(values, whole) == [], at
+
+
+ONE_NUMBER = {
+    # A number in the second reading, and the channels in which it stands.
+    "proc/diskstats": (rb"240376", {"disk.writes[vda]", "disk.writes", "disk.write_await[vda]"}),
+    "proc/interrupts": (rb"426092", {"irq.source[virtio1-req.0]", "irq.core[cpu1]"}),
+    "proc/loadavg": (rb"^\S+", {"cpu.load_1m"}),
+    "proc/meminfo": (rb"(?<=Mapped: )\s*\d+", {"memory.mapped"}),
+    "proc/net/dev": (rb"4551848500", {"net.rx_bytes[v0]"}),
+    "proc/net/netstat": (rb"(?<=IpExt: 0 0 0 0 0 0 )\d+", {"ip_ext.in_octets"}),
+    "proc/net/snmp": (rb"3176967", {"tcp.out_segs", "tcp.retrans_share"}),
+    "proc/net/sockstat": (rb"(?<=mem )\d+", {"sockets.tcp_mem"}),
+    "proc/net/softnet_stat": (rb"006b500e", {"softnet.processed"}),
+    "proc/pressure/cpu": (rb"(?<=total=)\d+", {"pressure.cpu_some"}),
+    "proc/pressure/io": (rb"(?<=total=)\d+", {"pressure.io_some"}),
+    "proc/pressure/memory": (rb"(?<=total=)\d+", {"pressure.memory_some"}),
+    "proc/softirqs": (rb"6859414", {"softirq.net_rx", "softirq.core[cpu0]"}),
+    "proc/stat": (rb"28226802", {"cpu.context_switches"}),
+    "proc/vmstat": (rb"(?<=pgfault )\d+", {"vmstat.pgfault"}),
+}
+
+
+@every_file
+@pytest.mark.parametrize("garbage", [b"oops", b"-", b"-7", b"1z", b"\xff\xfe", b"9" * 400])
+def test_a_field_that_is_no_number_costs_itself(path: str, garbage: bytes) -> None:
+    """And what is made of it; everything else is as it would be, and it goes on afterwards."""
+    number, lost = ONE_NUMBER[path]
+    name = owner(path)
+    host = Host(name)
+    host.read(FIRST)
+    channels = host.group.channels
+    if garbage == b"-7" and next(c for c in channels if c.label in lost).kind is Kind.GAUGE:
+        pytest.skip("a level may be negative")
+    broken, count = re.subn(number, lambda _: garbage, SECOND[path], count=1)
+    assert count == 1
+    values = host.read(SECOND | {path: broken})
+    whole = Host(name).twice()
+    assert host.group.channels is channels
+    assert host.bad_fields == 1
+    assert {label for label in values if math.isnan(values[label])} == lost
+    kept = set(whole) - lost
+    assert same({label: values[label] for label in kept}, {label: whole[label] for label in kept})
+    again = host.read(SECOND)
+    assert not any(math.isnan(again[label]) for label in lost if "await" not in label)
+
+
+@every_file
+def test_very_long_lines(path: str) -> None:
+    """Each line with much more at its end, numbers or words."""
+    for tail in (b" 7" * 500, b" word" * 500, b" " * 50000, b"x" * 50000):
+        host = Host(owner(path))
+        long = b"\n".join(line + tail for line in FIRST[path].splitlines()) + b"\n"
+        for _ in range(3):
+            host.read({path: long})
+        host.read(FIRST)
+        host.read(FIRST)
+        assert not any("Error" in r for s in host.group.stats.values() for r in s.failures)
+
+
+@every_file
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_whatever_bytes_are_changed(path: str, data: st.DataObject) -> None:
+    """No damage to a file raises, and none changes what was there before."""
+    host = Host(owner(path))
+    host.read(FIRST)
+    text = bytearray(SECOND[path])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        end = min(len(text), at + data.draw(st.integers(0, 30)))
+        text[at:end] = data.draw(st.binary(max_size=10) | st.sampled_from([b"\n", b":", b" "]))
+        if not text:
+            break
+    for _ in range(3):
+        host.read({path: bytes(text)})
+    assert not any("Error" in r for s in host.group.stats.values() for r in s.failures)
+
+
+def shared(*parts: str) -> Path:
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"{path} is not here: see shared/data")
+    return path
+
+
+def test_node_exporter_fixtures() -> None:
+    """Files of other machines. A reading of the same files again has no growth, and no NaN."""
+    root = shared("node_exporter", "proc")
+    files = {
+        path: (root / path.removeprefix("proc/")).read_bytes()
+        for path in FILES
+        if (root / path.removeprefix("proc/")).exists()
+    }
+    host = Host()
+    values = host.read(files)
+    assert values["memory.mem_total"] == pytest.approx(3831959552)
+    assert values["memory.dirty"] == pytest.approx(1077248)
+    assert values["sockets.used"] == 229
+    assert values["cpu.procs_running"] == 2
+    assert values["cpu.load_1m"] == pytest.approx(0.21)
+    assert values["vmstat.nr_dirty"] == 21
+    assert values["disk.in_flight[sda]"] == 0
+    assert values["tcp.curr_estab"] == 0
+    second = host.read(files)
+    unknown = {label for label, value in second.items() if math.isnan(value)}
+    assert not {label for label in unknown if "await" not in label}
+    assert {label for label in second if label.startswith("cpu.steal[")} == {
+        f"cpu.steal[cpu{n}]" for n in range(8)
+    }
+    assert {"irq.source[iwlwifi]", "irq.source[ehci_hcd:usb1+mmc0]", "irq.core[cpu3]"} < set(second)
+    devices = {label[len("disk.busy[") : -1] for label in second if label.startswith("disk.busy[")}
+    assert {"sda", "dm-0", "mmcblk0", "vda", "nvme0n1", "sdb", "sdc"} <= devices
+    assert not {"sda1", "nvme0n1p1", "mmcblk0p2", "loop0", "ram0"} & devices
+    assert "disk.flushes[sdc]" in second
+    assert "disk.flushes[sdb]" not in second  # an older kernel's line, with fewer columns
+    assert host.failures == host.bad_fields == 0
+
+
+def test_interrupts_of_an_arm_machine() -> None:
+    text = shared("node_exporter", "proc", "interrupts_aarch64").read_bytes()
+    host = Host("interrupts")
+    host.read({"proc/interrupts": text})
+    values = host.read({"proc/interrupts": text})
+    assert values["irq.source[arch_timer]"] == 0
+    assert values["irq.core[cpu7]"] == 0
+    assert not any(math.isnan(v) for v in values.values())
+
+
+def test_procfs_fixtures() -> None:
+    """The tree of prometheus/procfs, a text archive."""
+    files = archive(shared("procfs", "fixtures.ttar").read_text(encoding="utf-8"))
+    files = {p.removeprefix("fixtures/"): t for p, t in files.items()}
+    host = Host()
+    values = host.read({path: files[path] for path in FILES if path in files})
+    assert values["cpu.procs_running"] == 2
+    assert values["memory.mem_total"] == pytest.approx(15666184 * 1024)
+    assert values["sockets.used"] == 1602
+    assert "net.rx_bytes[vethf345468]" in values
+    assert host.failures == host.bad_fields == 0
+
+
+def archive(text: str) -> dict[str, bytes]:
+    """Read a ttar archive: ``Path:``, ``Lines:``, and so many lines."""
+    files: dict[str, bytes] = {}
+    lines = iter(text.split("\n"))
+    path = ""
+    for line in lines:
+        if line.startswith("Path: "):
+            path = line.removeprefix("Path: ")
+        elif line.startswith("Lines: "):
+            count = int(line.removeprefix("Lines: "))
+            body = "\n".join(next(lines) for _ in range(count)) + "\n"
+            files[path] = body.replace("EOF\n", "").encode()
+    return files

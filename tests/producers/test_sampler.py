@@ -1,0 +1,334 @@
+"""One host's sample: layout, history, failures, and what hosts share."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from producers.collectors import ALL, MACHINE, NAMESPACE
+from producers.parsing import SLOW_ABOVE_BYTES
+from producers.reading import MemoryReader, Reader, SystemReader
+from producers.sampler import Group, Sampler
+from producers.source import Collector, Field, Plan
+from schemas.records import Channel, Kind, Subsystem, layout_fingerprint
+from tests.producers.kernel import BETWEEN_NS, FIRST, SECOND, Host, collector
+
+SECOND_NS = 10**9
+
+
+class Told:
+    """A source that returns what it is told, or raises it."""
+
+    path = "proc/told"
+    remedy = ""
+    problem = ""
+    bad_fields = 0
+
+    def __init__(self, *metrics: str, kind: Kind = Kind.RATE) -> None:
+        self.answer: Sequence[float] | Exception | None = [0.0] * len(metrics)
+        self.reads = 0
+        self.plan = Plan()
+        self.mean(*metrics, kind=kind)
+
+    def mean(self, *metrics: str, kind: Kind = Kind.RATE) -> None:
+        channels = tuple(Channel(m, "", Subsystem.CPU, "/s", kind) for m in metrics)
+        fields = tuple(Field(m, kind is Kind.RATE) for m in metrics)
+        self.plan = Plan(fields, channels, tuple(range(len(metrics))))
+
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:  # noqa: ARG002
+        self.reads += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def sampler(*collectors: Collector, shared: Sequence[Group] = ()) -> Sampler:
+    return Sampler(
+        collectors,
+        MemoryReader(),
+        host="h",
+        interval_us=100_000,
+        agent_version="1",
+        boot_id="b",
+        shared=shared,
+    )
+
+
+def test_the_layout_is_one_object_while_nothing_changes() -> None:
+    source = Told("a")
+    host = sampler(Collector("told", [source]))
+    assert host.layout.channels == ()
+    first = host.sample(1 * SECOND_NS)
+    second = host.sample(2 * SECOND_NS)
+    assert second.layout is first.layout is host.layout
+    source.mean("a", "b")
+    source.answer = [0.0, 0.0]
+    third = host.sample(3 * SECOND_NS)
+    assert third.layout is not first.layout
+    assert [c.metric for c in third.layout.channels] == ["a", "b"]
+    assert third.layout.fingerprint != first.layout.fingerprint
+    for layout in (first.layout, third.layout):
+        assert layout.fingerprint == layout_fingerprint(layout.channels, 100_000)
+        assert (layout.host, layout.agent_version, layout.boot_id) == ("h", "1", "b")
+        assert layout.interval_us == 100_000
+
+
+def test_values_are_float32_and_nobody_may_write_to_them() -> None:
+    values = sampler(Collector("told", [Told("a", "b")])).sample(SECOND_NS).values
+    assert values.dtype == np.float32
+    assert values.shape == (2,)
+    with pytest.raises(ValueError, match="read-only"):
+        values[0] = 1
+
+
+def test_a_sample_is_not_changed_by_the_next() -> None:
+    source = Told("a", kind=Kind.GAUGE)
+    host = sampler(Collector("told", [source]))
+    source.answer = [1.0]
+    first = host.sample(SECOND_NS)
+    source.answer = [2.0]
+    host.sample(2 * SECOND_NS)
+    assert first.values.tolist() == [1]
+
+
+def test_a_collector_that_raises_costs_its_own_channels(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    good, bad = Told("good"), Told("bad")
+    host = sampler(Collector("good", [good]), Collector("bad", [bad]))
+    with caplog.at_level(logging.WARNING):
+        for n in range(6):
+            good.answer = [10.0 * n]
+            bad.answer = RuntimeError("broken") if n in {2, 3} else [7.0 * n]
+            values = host.sample((n + 1) * SECOND_NS).values
+            expected = [math.nan if n == 0 else 10, math.nan if n in {0, 2, 3} else 7]
+            np.testing.assert_array_equal(values, np.array(expected, np.float32))
+    assert host.stats["bad"].failures == {"proc/told: RuntimeError: broken": 2}
+    assert host.stats["good"].failures == {}
+    # Named once, counted each time.
+    assert [r.getMessage() for r in caplog.records] == [
+        "collector bad: proc/told: RuntimeError: broken"
+    ]
+
+
+def test_a_collector_that_never_works_has_no_channels() -> None:
+    bad = Told()
+    bad.answer = OSError(5, "Input/output error")
+    host = sampler(Collector("bad", [bad]), Collector("good", [Told("a")]))
+    assert [c.metric for c in host.sample(SECOND_NS).layout.channels] == ["a"]
+    assert host.stats["bad"].failures.total() == 1
+
+
+def test_too_few_numbers_are_a_failure() -> None:
+    source = Told("a", "b")
+    host = sampler(Collector("told", [source]))
+    source.answer = [1.0]
+    assert np.isnan(host.sample(SECOND_NS).values).all()
+    assert host.stats["told"].failures == {"1 numbers for 2 fields": 1}
+
+
+def test_a_derivation_that_raises_costs_what_it_derives() -> None:
+    source = Told("a", kind=Kind.GAUGE)
+    extra = Channel("b", "", Subsystem.CPU, "", Kind.GAUGE)
+
+    def broken(levels: object) -> None:
+        raise ZeroDivisionError("nothing there")
+
+    source.plan = Plan(source.plan.fields, (*source.plan.channels, extra), (0,), broken)  # type: ignore[arg-type]
+    source.answer = [4.0]
+    host = sampler(Collector("told", [source]))
+    np.testing.assert_array_equal(
+        host.sample(SECOND_NS).values, np.array([4, math.nan], np.float32)
+    )
+    assert host.stats["told"].failures.total() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        *((Kind.RATE, number) for number in (-1, 2**64 - 1, 10**400, -(10**400), math.inf)),
+        *((Kind.GAUGE, number) for number in (2**64 - 1, 10**40, 10**400, -(10**400), -math.inf)),
+    ],
+)
+def test_impossible_numbers_cost_themselves_and_are_counted(kind: Kind, number: float) -> None:
+    source = Told("a", "b", kind=kind)
+    host = sampler(Collector("told", [source]))
+    for n in range(3):
+        source.answer = [n, number]
+        values = host.sample((n + 1) * SECOND_NS).values
+    expected = 1 if kind is Kind.RATE else 2
+    np.testing.assert_array_equal(values, np.array([expected, math.nan], np.float32))
+    assert host.stats["told"].bad_fields == 3
+
+
+def test_what_has_not_its_turn_keeps_its_values() -> None:
+    """Its rate is over its own time; the others do not notice."""
+    slow, quick = Told("slow"), Told("quick")
+    host = sampler(Collector("slow", [slow]), Collector("quick", [quick]))
+    seen = []
+    for n in range(41):
+        quick.answer = [n]
+        slow.answer = [3 * n] if n % 10 == 0 else None
+        if n == 35:
+            quick.mean("quick", "new")
+        if n >= 35:
+            quick.answer = [n, n]
+        seen.append(host.sample((n + 1) * SECOND_NS // 10).values.tolist())
+    assert [row[0] for row in seen[20:]] == [30] * 21
+    assert [row[1] for row in seen[1:]] == pytest.approx([10] * 40)
+
+
+def test_a_large_interrupts_file_is_read_once_a_second() -> None:
+    """The file of a machine with 300 sources and 16 cores, and its rates in between."""
+
+    def text(n: int) -> bytes:
+        cores = 16
+        head = b" ".join(b"CPU%d" % c for c in range(cores))
+        row = b" ".join(b"%10d" % (n * (c + 1)) for c in range(cores))
+        rows = (b"%d: %s PCI-MSI %d-edge dev%d" % (i, row, i, i) for i in range(300))
+        return head + b"\n" + b"\n".join(rows) + b"\n"
+
+    assert len(text(1)) > SLOW_ABOVE_BYTES
+    host = Host("interrupts")
+    for n in range(31):
+        values = host.read({"proc/interrupts": text(n)}, SECOND_NS // 10)
+        if n >= 20:
+            assert values["irq.source[dev7]"] == 10 * sum(range(1, 17))
+            assert values["irq.core[cpu15]"] == 10 * 300 * 16
+    assert len(values) == 300 + 16
+
+
+def test_hotplug_of_an_interface_leaves_the_others_alone() -> None:
+    head = b"Inter-|   Receive |  Transmit\n face |bytes packets|bytes packets\n"
+
+    def text(n: int, *names: str) -> bytes:
+        return head + b"".join(b"%s: %d 0 %d 0\n" % (m.encode(), n, 2 * n) for m in names)
+
+    host = Host("network")
+    seen = [
+        host.read({"proc/net/dev": text(n, *names)}, SECOND_NS)
+        for n, names in enumerate([("eth0",)] * 3 + [("veth1", "eth0")] * 4 + [("eth0",)] * 3)
+    ]
+    assert [v["net.rx_bytes[eth0]"] for v in seen[1:]] == [1] * 9
+    assert [v["net.tx_bytes[eth0]"] for v in seen[1:]] == [2] * 9
+    comes = [v.get("net.rx_bytes[veth1]") for v in seen]
+    # Believed the second time, a rate from the third; when it goes, unknown once.
+    assert comes[:4] == [None] * 4
+    assert math.isnan(comes[4] or 0)
+    assert comes[5:7] == [1, 1]
+    assert math.isnan(comes[7] or 0)
+    assert comes[8:] == [None] * 2
+
+
+def test_hotplug_of_a_core() -> None:
+    def text(n: int, cores: int) -> bytes:
+        lines = [b"cpu%d %d 0 0 0\n" % (c, 50 * n) for c in range(cores)]
+        return b"cpu %d 0 0 0\n" % (200 * n) + b"".join(lines)
+
+    host = Host("cpu")
+    seen = [
+        host.read({"proc/stat": text(n, cores)}, SECOND_NS)
+        for n, cores in enumerate([4, 4, 3, 3, 3, 4, 4, 4])
+    ]
+    assert [v["cpu.user[cpu2]"] for v in seen[1:]] == [50] * 7
+    assert [v["cpu.user"] for v in seen[1:3]] == [50] * 2
+    # Three cores, and the count of all: the kernel's total goes on over every core.
+    assert seen[4]["cpu.user"] == pytest.approx(200 / 3)
+    assert "cpu.user[cpu3]" not in seen[4]
+    assert math.isnan(seen[6]["cpu.user[cpu3]"])
+    assert seen[7]["cpu.user[cpu3]"] == 50
+
+
+def test_two_hosts_share_a_group_that_reads_once() -> None:
+    told = Told("machine")
+    shared = Group([Collector("machine", [told])], MemoryReader())
+    own = [Told("own"), Told("own")]
+    hosts = [sampler(Collector("own", [one]), shared=[shared]) for one in own]
+    for n in range(4):
+        told.answer = [5 * n]
+        for scale, one, host in zip((1, 2), own, hosts, strict=True):
+            one.answer = [scale * n]
+            sample = host.sample((n + 1) * SECOND_NS)
+            if n:
+                assert sample.values.tolist() == [5, scale]
+    assert told.reads == 4
+    assert [c.metric for c in hosts[0].layout.channels] == ["machine", "own"]
+    assert set(hosts[0].stats) == {"machine", "own"}
+
+
+def test_two_ranks_of_a_recording_see_their_own_network() -> None:
+    """A sampler over a shared machine gives what one over all files gives."""
+    recorded = [
+        {f"rank{r}:{p}" if p.startswith("proc/net") else p: t for p, t in f.items()}
+        for f, r in ((FIRST, 0), (SECOND, 0))
+    ]
+    for files, other in zip(recorded, (SECOND, FIRST), strict=True):
+        files |= {f"rank1:{p}": t for p, t in other.items() if p.startswith("proc/net")}
+    machine = MemoryReader()
+    shared = Group([make() for make in MACHINE], machine)
+    ranks = [MemoryReader(prefix=f"rank{r}:") for r in (0, 1)]
+    hosts = [
+        Sampler(
+            [make() for make in NAMESPACE],
+            reader,
+            host="r",
+            interval_us=1,
+            agent_version="",
+            boot_id="",
+            shared=[shared],
+        )
+        for reader in ranks
+    ]
+    for n, files in enumerate(recorded):
+        machine.files = ranks[0].files = ranks[1].files = files
+        samples = [host.sample(1 + n * BETWEEN_NS) for host in hosts]
+    labels = [c.label for c in samples[0].layout.channels]
+    values = dict(zip(labels, samples[0].values.tolist(), strict=True))
+    alone = Host().twice()
+    assert values == pytest.approx(alone, nan_ok=True)
+    # The other rank's counters went back: a reset.
+    place = labels.index("net.rx_bytes[v0]")
+    assert values["net.rx_bytes[v0]"] > 0
+    assert math.isnan(samples[1].values[place])
+
+
+def test_collectors_cost_is_measured() -> None:
+    ticks = iter(range(0, 10**9, 1000))
+    group = Group(
+        [Collector("a", [Told("x")]), Collector("b", [Told("y"), Told("z")])],
+        MemoryReader(),
+        clock_ns=lambda: next(ticks),
+    )
+    group.collect(1)
+    group.collect(2)
+    assert group.stats["a"].last_seconds == pytest.approx(1e-6)
+    assert group.stats["b"].seconds == pytest.approx(2e-6)
+
+
+def test_two_collectors_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two collectors are called cpu"):
+        Group([collector("cpu"), collector("cpu")], MemoryReader())
+
+
+def test_this_machine() -> None:
+    """Its own files: nothing raises, nothing is bad, and the layout settles."""
+    with SystemReader() as reader:
+        host = Sampler(
+            [make() for make in ALL],
+            reader,
+            host="h",
+            interval_us=100_000,
+            agent_version="",
+            boot_id="",
+        )
+        samples = [host.sample(n * SECOND_NS) for n in range(1, 5)]
+    assert samples[-1].layout is samples[0].layout
+    assert len(samples[-1].values) == len(samples[-1].layout.channels) > 100
+    for name, stats in host.stats.items():
+        assert not stats.failures, name
+        assert stats.bad_fields == 0, name
+        assert stats.seconds > 0, name
