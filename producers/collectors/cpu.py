@@ -41,15 +41,20 @@ def plan_stat(text: str) -> Draft:
     """Plan /proc/stat: each core in percent of itself, the host in percent of all its cores."""
     draft = Draft()
     lines = list(numbered_lines(text))
-    cores = sum(words[0].startswith("cpu") and words[0] != "cpu" for _, words in lines)
+    rows = [words for _, words in lines if words[0].startswith("cpu")]
+    cores = sum(words[0] != "cpu" for words in rows)
+    width = max(map(len, rows), default=0)
     for at, words in lines:
         name = words[0]
         if name.startswith("cpu"):
             device, share = ("", max(1, cores)) if name == "cpu" else (name, 1)
-            for i, state in enumerate(STATES[: len(words) - 1], start=1):
+            # Of a line with a number less than the others nobody can say which is missing: then
+            # all are unknown, their place is that of the label.
+            whole = len(words) == width
+            for i, state in enumerate(STATES[: width - 1], start=1):
                 subsystem = Subsystem.STORAGE if state == "iowait" else Subsystem.CPU
                 channel = Channel(f"cpu.{state}", device, subsystem, "%", Kind.RATE)
-                draft.channel(at + i, channel, scale=100 / USER_HZ / share)
+                draft.channel(at + i if whole else at, channel, scale=100 / USER_HZ / share)
         elif name in _OTHERS and len(words) > 1:
             draft.channel(at + 1, _OTHERS[name])
     return draft

@@ -58,9 +58,9 @@ def plan_meminfo(text: str) -> Draft:
             continue
         name = words[0].removesuffix(":")
         subsystem = Subsystem.STORAGE if name in STORAGE_MEMINFO else Subsystem.MEMORY
-        unit, scale = ("B", _KIB) if words[2:] == ["kB"] else ("pages", 1)
+        unit, scale = ("B", _KIB) if words[-1] == "kB" else ("pages", 1)
         draft.channel(
-            at + 1,
+            at + 1,  # where the number is missing this is "kB": not a number, and counted
             Channel(f"memory.{snake_case(name)}", "", subsystem, unit, Kind.GAUGE),
             scale=scale,
         )

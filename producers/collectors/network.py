@@ -2,7 +2,8 @@
 
 Kernel: Documentation/networking/statistics.rst (dev), snmp_counter.rst (snmp, netstat),
 net/core/net-procfs.c (softnet_stat). Columns are found by their names in the headers: kernels
-insert and move them.
+insert and move them. Of a line that has not a number for each name nobody can say which is missing:
+all its channels are unknown (their place is that of the line's label, which is no number).
 """
 
 from __future__ import annotations
@@ -61,9 +62,11 @@ def plan_dev(text: str) -> Draft:
             ]
         elif words[0].endswith(":"):
             device = words[0].removesuffix(":")
-            for i, metric in enumerate(columns[: len(words) - 1], start=1):
+            whole = len(words) - 1 == len(columns)
+            for i, metric in enumerate(columns, start=1):
                 unit = {"bytes": "B/s", "packets": "packets/s"}.get(metric.split("_")[-1], "/s")
-                draft.channel(at + i, _channel(metric, unit, device=device), modulus=WRAPS_32)
+                channel = _channel(metric, unit, device=device)
+                draft.channel(at + i if whole else at, channel, modulus=WRAPS_32)
     return draft
 
 
@@ -83,19 +86,21 @@ def plan_by_header(text: str) -> Draft:
             continue
         prefix = PROTOCOLS.get(group)
         if prefix is not None:
-            for i, (name, _) in enumerate(zip(names[1:], words[1:], strict=False), start=1):
+            whole = len(words) == len(names)
+            for i, name in enumerate(names[1:], start=1):
                 if name in SETTINGS.get(group, ()):
                     continue
+                place = at + i if whole else at
                 # TCPTimeouts of TcpExt is tcp_ext.timeouts.
                 short = name[3:] if group == "TcpExt" and name[:3].upper() == "TCP" else name
                 metric = f"{prefix}.{snake_case(short)}"
                 if (group, name) in LEVELS:
-                    draft.channel(at + i, _channel(metric, "connections", Kind.GAUGE))
+                    draft.channel(place, _channel(metric, "connections", Kind.GAUGE))
                 else:
-                    draft.channel(at + i, _channel(metric, _unit(name)))
+                    draft.channel(place, _channel(metric, _unit(name)))
         names = []
-    place = {key: i for i, key in enumerate(draft.fields)}
-    sent, again = place.get("tcp.out_segs"), place.get("tcp.retrans_segs")
+    order = {key: i for i, key in enumerate(draft.fields)}
+    sent, again = order.get("tcp.out_segs"), order.get("tcp.retrans_segs")
     if sent is not None and again is not None:
         draft.derived(
             [_channel("tcp.retrans_share", "%")],
@@ -142,10 +147,12 @@ def plan_softnet(text: str) -> Draft:
     """Plan /proc/net/softnet_stat: a line for each core that is online, added up."""
     draft = Draft()
     lines = list(numbered_lines(text))
-    width = min((len(words) for _, words in lines), default=0)
+    width = max((len(words) for _, words in lines), default=0)
     columns = [c for c in SOFTNET if c < width]
     cores: set[str] = set()
     for row, (at, words) in enumerate(lines):
+        if len(words) < width:
+            continue  # nobody can say which number is missing
         core = str(row)
         if width > _SOFTNET_CORE:
             core = words[_SOFTNET_CORE]

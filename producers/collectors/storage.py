@@ -46,6 +46,9 @@ COLUMNS: tuple[tuple[str, str, Kind, float, float], ...] = (
 ``queue`` is the weighted time: its rate is the mean number of requests under way.
 """
 
+WIDTHS = (11, 15, len(COLUMNS))
+"""Kernels have so many of the columns: discards came with 4.18, flushes with 5.5."""
+
 TOTALS = ("reads", "read_bytes", "writes", "write_bytes", "in_flight")
 AWAITS = (("read_await", "read_time", "reads"), ("write_await", "write_time", "writes"))
 """Mean milliseconds of a request: its metric, the time, the requests."""
@@ -62,17 +65,21 @@ def plan(text: str) -> Draft:
     disks: list[str] = []
     for at, words in lines:
         name = words[_NAME]
-        if name in disks or is_partition(name, names):
-            continue
+        if name in disks or name.isdigit() or is_partition(name, names):
+            continue  # all digits: a number before the name is missing
         if _IDLE.fullmatch(name) and words[_READS] == words[_WRITES] == "0":
             draft.watch(at + _READS)
             draft.watch(at + _WRITES)
             continue
         disks.append(name)
-        columns = zip(COLUMNS, words[_NAME + 1 :], strict=False)
-        for i, ((metric, unit, kind, scale, modulus), _) in enumerate(columns, start=_NAME + 1):
+        count = min(len(words) - _NAME - 1, WIDTHS[-1])
+        width = next(width for width in WIDTHS if count <= width)
+        for i, (metric, unit, kind, scale, modulus) in enumerate(COLUMNS[:width], start=1):
             channel = _channel(f"disk.{metric}", name, unit, kind)
-            draft.channel(at + i, channel, scale=scale, modulus=modulus)
+            # Where a number is missing nobody can say which: then all are unknown, their place is
+            # that of the name.
+            place = at + _NAME + (i if count == width else 0)
+            draft.channel(place, channel, scale=scale, modulus=modulus)
     _derive(draft, disks)
     return draft
 
