@@ -140,8 +140,7 @@ class Publisher:
     def poll(self) -> None:
         """Move what can move: call once a tick."""
         self._serve(0)
-        if not self._fatal:
-            self._hand_over()
+        self._hand_over()
         self._trim()
 
     def close(self, timeout_s: float) -> int:
@@ -232,7 +231,7 @@ class Publisher:
         old = self._producer
         self._producer = self._build()
         self._retire(old)
-        again = [self._in_flight[number] for number in sorted(self._in_flight)]
+        again = [*self._in_flight.values()]  # in the order in which they were handed over
         self._in_flight.clear()
         self._backlog.extendleft(reversed(again))
         self._backlog_bytes += sum(len(message.value) for message in again)

@@ -152,6 +152,7 @@ class Bench:
 
     def __init__(self, *, keep_ns: int = MINUTE_NS, keep_bytes: int = 1 << 20) -> None:
         self.producers: list[FakeProducer] = []
+        self.room = 4
         self.now = 0
         self.publisher = Publisher(
             "unused:1",
@@ -163,8 +164,10 @@ class Bench:
         )
 
     def build(self, config: dict[str, Any]) -> FakeProducer:
-        self.producers.append(FakeProducer(config))
-        return self.producers[-1]
+        producer = FakeProducer(config)
+        producer.room = self.room
+        self.producers.append(producer)
+        return producer
 
     def publish(self, *seqs: int) -> None:
         for seq in seqs:
@@ -240,6 +243,21 @@ def test_after_a_fatal_error_what_was_in_flight_goes_first() -> None:
     assert bench.took() == list(range(7))
     assert not bench.publisher.dropped
     assert bench.publisher.rebuilt == 1
+
+
+def test_what_is_sent_again_counts_for_the_memory_bound() -> None:
+    bench = Bench(keep_bytes=3_500)
+    for seq in range(4):
+        bench.publisher.publish(TELEMETRY, "node1", telemetry(seq, channels=250))
+        bench.publisher.poll()
+    bench.room = 0
+    bench.producers[0].acknowledge(1, fatal())
+    bench.publisher.poll()
+    assert bench.publisher.dropped == {"no_room": 1}
+    bench.producers[1].room = 4
+    bench.publisher.poll()
+    bench.producers[1].acknowledge(4)
+    assert bench.took() == [1, 2, 3]
 
 
 def test_a_fatal_error_in_produce_keeps_the_message() -> None:
