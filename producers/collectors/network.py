@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines, snake_case
-from producers.source import WRAPS_32, Collector, Doubles, Field
+from producers.source import WRAPS_32, Collector, Field
 from schemas.records import Channel, Kind, Subsystem
 
 _REMEDY = (
@@ -104,7 +104,7 @@ def plan_by_header(text: str) -> Draft:
     if sent is not None and again is not None:
         draft.derived(
             [_channel("tcp.retrans_share", "%")],
-            lambda rates: retransmitted(rates[[sent]], rates[[again]]),
+            lambda rates: np.array([retransmitted(rates[sent], rates[again])]),
         )
     return draft
 
@@ -115,13 +115,13 @@ def _unit(name: str) -> str:
     return "segments/s" if name.endswith("Segs") else "/s"
 
 
-def retransmitted(sent: Doubles, again: Doubles) -> Doubles:
+def retransmitted(sent: float, again: float) -> float:
     """Return the share of TCP segments that went out a second time, percent; 0 when none went.
 
     OutSegs counts only new data: tcp_transmit_skb() leaves retransmissions out of it.
     """
     total = sent + again
-    return np.where(total == 0, 0.0, 100 * again / np.where(total == 0, 1.0, total))
+    return 100 * again / total if total else 0.0
 
 
 def without_mptcp(text: bytes) -> bytes:
