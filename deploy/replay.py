@@ -185,6 +185,7 @@ def _compute(
                     "lost_bytes": source.container.lost,
                     "recording_seconds": round(summary.recording_seconds, 6),
                     "seconds": round(summary.seconds, 3),
+                    "fitting_seconds": round(summary.fitting_seconds, 3),
                     "times_real_time": round(summary.times_real_time, 1),
                     "warm_up_seconds": round(warm_up_seconds, 3),
                 }
@@ -199,7 +200,8 @@ def _compute(
     click.echo(
         f"{duration(summary.recording_seconds)} of telemetry in {summary.seconds:.2f} s: "
         f"{summary.times_real_time:,.0f} times real time "
-        f"(before that {warm_up_seconds:.1f} s to compile)"
+        f"({summary.fitting_seconds:.2f} s of it to learn; before it {warm_up_seconds:.1f} s to "
+        "compile)"
     )
     lost = {**dropped, "missing": summary.missing, "in empty windows": summary.empty}
     if any(lost.values()):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +28,10 @@ BATCH = 500
 class Summary:
     """What a replay came to.
 
-    `seconds` is the wall time of the whole loop: reading, decoding, windows, scores, fitting.
-    `recording_seconds` is the time that the telemetry spans; `dropped` are ticks by reason,
-    `windows` those that had a tick, `empty` those that had none.
+    `seconds` is the wall time of the whole loop: reading, decoding, windows, scores, fitting;
+    `fitting_seconds` is the part of it in which baselines were learned. `recording_seconds` is
+    the time that the telemetry spans; `dropped` are ticks by reason, `windows` those that had a
+    tick, `empty` those that had none.
     """
 
     records: int = 0
@@ -43,6 +46,7 @@ class Summary:
     missing: int = 0
     empty: int = 0
     seconds: float = 0.0
+    fitting_seconds: float = 0.0
     recording_seconds: float = 0.0
 
     @property
@@ -64,7 +68,8 @@ class Replay:
         settings = settings.model_copy(update={"publish_features": keep_features})
         self.summary = Summary()
         self._layouts = Layouts()
-        self._pipeline = new_pipeline(settings, self._layouts, InPlace())
+        self._fits = _TimedFits()
+        self._pipeline = new_pipeline(settings, self._layouts, self._fits)
         # One partition per host: a silent one holds back nobody's memory.
         self._partitions: dict[str, int] = {}
         self._offsets: list[int] = []
@@ -116,8 +121,22 @@ class Replay:
         summary.dropped = dict(windows.dropped)
         summary.missing = windows.missing
         summary.empty = windows.empty
+        summary.fitting_seconds = self._fits.seconds
         summary.recording_seconds = (self._last - self._first) / 1e6
         return outcome
+
+
+class _TimedFits(InPlace):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        began = time.perf_counter()
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            self.seconds += time.perf_counter() - began
 
 
 def warm_up(settings: WorkerSettings) -> float:
