@@ -57,7 +57,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
             "no broker to send to: give --brokers host:port (or REVEAL_KAFKA_BROKERS); "
             "`reveal up` and `reveal broker` start one on this machine for trying things out"
         )
-    clock = SystemClock()  # before any thread: they inherit what it does with signals
+    clock = SystemClock()
     with SystemReader(own.proc_root, own.sys_root) as reader:
         host = _Host.of(own, reader)
         agent = Agent(

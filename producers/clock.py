@@ -8,6 +8,8 @@ nothing drifts; when somebody sets the wall clock, the grid follows it and the s
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import time
 from collections.abc import Iterable
@@ -35,13 +37,16 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks. A stop is SIGINT or SIGTERM, looked at only while waiting.
 
-    Signals are blocked and taken by the wait itself (sigtimedwait(2)): no handler runs in the
-    middle of a tick. Make it in the main thread, before any other thread: they inherit the mask.
+    A signal does no more than make a pipe readable, on which `wait_until` waits: nothing is cut
+    off in the middle of a tick. (sigtimedwait(2) would do, but Python reports a signal when a
+    SIGSTOP outlasts it.) Make it once, in the main thread.
     """
 
     def __init__(self, stops: Iterable[signal.Signals] = _STOPS) -> None:
-        self._stops = frozenset(stops)
-        signal.pthread_sigmask(signal.SIG_BLOCK, self._stops)
+        self._stopped, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for stop in stops:
+            signal.signal(stop, lambda *_: None)
 
     def wall_ns(self) -> int:
         """Nanoseconds since the epoch."""
@@ -52,9 +57,9 @@ class SystemClock:
         return time.monotonic_ns()
 
     def wait_until(self, mono_ns: int) -> bool:
-        """Wait; False when a signal asks to stop."""
+        """Wait; False when a signal asked to stop."""
         left = max(0, mono_ns - time.monotonic_ns())
-        return signal.sigtimedwait(self._stops, left / 1e9) is None
+        return not select.select([self._stopped], [], [], left / 1e9)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,24 +193,32 @@ class TextFile:
         return [found.get(f.key, _NAN) for f in self._table.plan.fields]
 
     def _numbers(self, tokens: Sequence[bytes]) -> Sequence[float]:
-        number = self._number
-        try:
-            return list(map(number, tokens))
-        except ValueError:
-            return [self._one(token) for token in tokens]
+        if _is_plain(b"".join(tokens)):
+            try:
+                return list(map(self._number, tokens))
+            except ValueError:
+                pass
+        return [self._one(token) for token in tokens]
 
     def _one(self, token: bytes) -> float:
         try:
-            return self._number(token)
+            if _is_plain(token):
+                return self._number(token)
         except ValueError:
-            self.bad_fields += 1
-            return _NAN
+            pass
+        self.bad_fields += 1
+        return _NAN
 
     def _without_torn_line(self, text: bytes) -> bytes:
         """Drop the last line where it is torn: half a number would pass for a whole one."""
         if self._table is _NOTHING:
             self._whole_lines = False
         return text[: text.rfind(b"\n") + 1] if self._whole_lines else text
+
+
+def _is_plain(token: bytes) -> bool:
+    """Return False for ``-5``, ``+5`` and ``1_000``, which int and float take."""
+    return token.replace(b".", b"").isalnum()
 
 
 class _Table:

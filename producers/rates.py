@@ -13,14 +13,18 @@ wrap           drop, the modulus is known, and the growth    the growth over the
                over the wrap is in line with earlier rates
 step back      a drop of a thousandth at most: per-core sums 0; growth counts again
                that the kernel reads without a lock          from the highest value seen
-reset          any other drop, or one of the last two that   NaN, and a new start
-               stays for `PATIENCE` readings
+reset          any other drop that the next reading goes on  NaN; the next reading goes
+               from, or one that stays for `PATIENCE`        on from the drop
+               readings
+wrong number   any other drop, and the next reading is       NaN; the next reading goes
+               above it all again                            on from the last good one
 not a number   NaN, negative, or 2^63 and more               NaN, as if not read
 ============== ============================================= =========================
 
 A level is taken as it is, unless it is beyond 2^63 either way: then it is not a number.
 
-So a rate is never negative and never more than the counter truly grew. 64-bit counters never
+So a rate is never negative and, unless two readings running are wrong in the same way, never more
+than the counter truly grew. 64-bit counters never
 wrap. Above 2^53 a float64 is 2 off at most, which no rate shows.
 """
 
@@ -61,6 +65,9 @@ class Rates:
     ----------
     rejected
         Fields of the newest reading that were negative or 2^63 and more, as places in `fields`.
+    longer
+        Fields whose newest rate is the mean over more than the time since the reading before, as
+        places in `fields`.
     """
 
     def __init__(self, fields: Sequence[Field] = ()) -> None:
@@ -70,16 +77,19 @@ class Rates:
         self._seen: NDArray[np.int64] = np.empty(0, np.int64)
         self._below: NDArray[np.int64] = np.empty(0, np.int64)
         self._peak: Doubles = np.empty(0)
+        self._low: Doubles = np.empty(0)  # a drop that the next reading has to confirm, or NaN
+        self._low_seen: NDArray[np.int64] = np.empty(0, np.int64)
         self._at = -1
         self._even = False  # every counter had a good reading at `_at`
         self.rejected: NDArray[np.intp] = np.empty(0, np.intp)
+        self.longer: NDArray[np.intp] = np.empty(0, np.intp)
         self.relayout(fields)
 
     def relayout(self, fields: Sequence[Field]) -> None:
         """Take other fields. Those whose keys were there before keep their history."""
         self._note_times()
         old = self._place
-        kept = (self._last, self._seen, self._below, self._peak)
+        kept = (self._last, self._seen, self._below, self._peak, self._low, self._low_seen)
         self._fields = tuple(fields)
         counters = [i for i, f in enumerate(self._fields) if f.counter]
         levels = [i for i, f in enumerate(self._fields) if not f.counter]
@@ -93,13 +103,14 @@ class Rates:
         self._seen = np.zeros(n, np.int64)
         self._below = np.zeros(n, np.int64)
         self._peak = np.zeros(n)
+        self._low = np.full(n, np.nan)
+        self._low_seen = np.zeros(n, np.int64)
         self._place = {self._fields[i].key: place for place, i in enumerate(counters)}
         both = [(old[key], place) for key, place in self._place.items() if key in old]
         if both:
             was, now = np.array(both, np.intp).T
-            for new, before in zip(
-                (self._last, self._seen, self._below, self._peak), kept, strict=True
-            ):
+            fresh = (self._last, self._seen, self._below, self._peak, self._low, self._low_seen)
+            for new, before in zip(fresh, kept, strict=True):
                 new[now] = before[was]
         self._even = False
 
@@ -117,6 +128,8 @@ class Rates:
         out = np.empty(len(values))
         if self.rejected.size:
             self.rejected = np.empty(0, np.intp)
+        if self.longer.size:
+            self.longer = np.empty(0, np.intp)
         level = values[self._levels]
         if level.size and not (level.min() > -OVERFLOW and level.max() < OVERFLOW):
             wrong = np.abs(level) >= OVERFLOW
@@ -129,6 +142,7 @@ class Rates:
             return out
         if mono_ns < self._at:
             self._last[:] = np.nan
+            self._low[:] = np.nan
             self._even = False
         rate = self._steady(now, mono_ns)
         if rate is None:
@@ -173,14 +187,22 @@ class Rates:
         step = patient & ~wrap & ~zero
         step &= -delta <= np.maximum(STEP_BACK_COUNTS, STEP_BACK * there)
         grown = both & ~back
+        drop = back & ~zero & ~wrap & ~step
+        reset = drop & (here >= np.where(np.isnan(self._low), np.inf, self._low))
 
         rate = np.full(len(now), np.nan)
         rate[grown] = delta[grown] / seconds[grown]
         rate[wrap] = over[wrap] / seconds[wrap]
+        since_low = (mono_ns - self._low_seen[reset]) / _SECOND_NS
+        rate[reset] = (here - self._low)[reset] / since_low
         np.fmax(self._peak, rate, out=self._peak)
         rate[step] = 0.0
+        self.longer = self._counters[(grown | wrap) & (self._seen < self._at)]
 
-        wait = zero | step
+        doubt = drop & ~reset & patient
+        self._low = np.where(doubt, here, np.where(valid & ~zero, np.nan, self._low))
+        self._low_seen = np.where(doubt, mono_ns, self._low_seen)
+        wait = zero | step | doubt
         keep = wait | ~valid
         self._last = np.where(keep, self._last, now)
         # After a step back the value stays and time goes on: the growth that comes is the next

@@ -51,9 +51,9 @@ class Report:
             return
         self._due_ns = mono_ns + LOOK_NS
         publisher, counts = self._publisher, self._lost()
-        lost = [f"{n} {what}" for what, n in (counts - self._counts).items()]
+        lost = [f"{what}: {n}" for what, n in (counts - self._counts).items()]
         if publisher.trouble:
-            lost.insert(0, f"not sending ({publisher.trouble}), {len(publisher)} messages wait")
+            lost.insert(0, f"not sending: {publisher.trouble}; messages waiting: {len(publisher)}")
         absent = self._problems()
         failures = {r for stats in self._sampler.stats.values() for r in stats.failures}
         parts = lost + [f"absent: {problem}" for problem in sorted(absent - self._absent)]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from producers.rates import Rates
 from producers.reading import Reader
@@ -149,7 +150,9 @@ class Group:
         values = np.empty(len(self.channels))
         values[self._direct_to] = levels[self._direct_from]
         for part, derive in self._derived:
-            self._derive(part, derive, levels[part.fields], values)
+            longer = self._rates.longer - part.fields.start
+            longer = longer[(longer >= 0) & (longer < len(part.plan.fields))]
+            self._derive(part, derive, levels[part.fields], longer, values)
         for part, read in apart:
             if read is None:
                 values[part.channels] = self._all[part.channels]
@@ -201,10 +204,23 @@ class Group:
         start, direct = part.channels.start, part.plan.direct
         values[start : start + len(direct)] = levels[list(direct)]
         if part.plan.derive is not None:
-            self._derive(part, part.plan.derive, levels, values)
+            self._derive(part, part.plan.derive, levels, part.rates.longer, values)
 
-    def _derive(self, part: _Part, derive: Derive, levels: Doubles, values: Doubles) -> None:
-        """Set the channels that a source makes of its levels and rates."""
+    def _derive(
+        self,
+        part: _Part,
+        derive: Derive,
+        levels: Doubles,
+        longer: NDArray[np.intp],
+        values: Doubles,
+    ) -> None:
+        """Set the channels that a source makes of its levels and rates.
+
+        After a gap in some of its counters their rates are means over a longer time than the
+        others': no sum or ratio of the two means anything.
+        """
+        if 0 < len(longer) < sum(field.counter for field in part.plan.fields):
+            levels[longer] = np.nan
         at = slice(part.channels.start + len(part.plan.direct), part.channels.stop)
         try:
             values[at] = derive(levels)

@@ -179,10 +179,10 @@ def test_trouble_is_said_at_once_then_once_a_minute_and_its_end() -> None:
     producer.obliging = False
     producer.config["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     host.ticks(11)
-    assert host.said == ["not sending (1/1 brokers are down), 1 messages wait"]
+    assert host.said == ["not sending: 1/1 brokers are down; messages waiting: 1"]
     host.ticks(600)
     assert len(host.said) == 2
-    assert host.said[1] == "not sending (1/1 brokers are down), 62 messages wait"
+    assert host.said[1] == "not sending: 1/1 brokers are down; messages waiting: 62"
     producer.obliging = True
     host.ticks(600)
     assert host.said[2:] == ["all is well again"]
@@ -197,7 +197,7 @@ def test_what_is_lost_is_said_with_its_number() -> None:
     host.clock.run(SECOND_NS)
     host.clock.step(-10 * SECOND_NS)
     host.ticks(11)
-    assert host.said == ["9 ticks missed; 1 clock steps"]
+    assert host.said == ["ticks missed: 9; clock steps: 1"]
     host.ticks(600)
     assert host.said[1:] == ["all is well again"]
 
