@@ -17,7 +17,7 @@ from schemas.records import Layout
 from schemas.topics import LAYOUTS, TELEMETRY
 from streams.recording import Recorded
 
-KEEP_MS = 60_000
+KEEP_MS = 30_000
 """How long a message waits for a broker that is away."""
 POLL_S = 0.1
 

@@ -44,7 +44,11 @@ class RawRecording:
     ----------
     same_tick
         Samples left out, since an earlier one has their place on the clock grid.
+    in_order
+        Whether it is known to be in time order as it is read.
     """
+
+    in_order = True
 
     def __init__(self, container: Container) -> None:
         self.container = container

@@ -20,7 +20,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from deploy.errors import NoBroker
 from deploy.reader import partition_counts
 from deploy.rundir import ViewSettings, find_brokers
-from deploy.wording import printable
+from deploy.wording import count_of, printable
 from schemas.flags import with_settings
 from schemas.settings import Kafka, Resolved
 from schemas.topics import LAYOUTS, TELEMETRY
@@ -205,12 +205,12 @@ def _progress(
 
 
 def _counts(recorder: Recorder) -> str:
-    return f"{recorder.records.total():,} records, {len(recorder.records)} hosts"
+    return f"{recorder.records.total():,} records, {count_of(len(recorder.records), 'host')}"
 
 
 def _report(out: Path, recorder: Recorder) -> None:
     size = out.stat().st_size / MEGABYTE
-    lines = [f"{out}: {_counts(recorder)}, {recorder.layouts} layouts, {size:.1f} MB"]
+    lines = [f"{out}: {_counts(recorder)}, {count_of(recorder.layouts, 'layout')}, {size:.1f} MB"]
     if not recorder.records:
         lines.append("nothing came: is an agent running, and does it use these brokers?")
     if recorder.rejected:

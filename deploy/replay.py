@@ -19,7 +19,7 @@ from deploy.into_topics import Published, TopicWriter
 from deploy.raw import RawRecording, is_raw
 from deploy.record import until_stopped
 from deploy.rundir import ViewSettings, find_brokers
-from deploy.wording import anomaly_line, date_time, duration
+from deploy.wording import anomaly_line, count_of, date_time, duration
 from schemas.codec import encode
 from schemas.flags import with_settings
 from schemas.records import Anomaly, EpisodeState, Features, Telemetry
@@ -40,6 +40,7 @@ class Source(Protocol):
     """What can be replayed."""
 
     container: Container
+    in_order: bool
 
     def __iter__(self) -> Iterator[Recorded]:
         """Yield layouts and telemetry, a host's in order."""
@@ -86,9 +87,14 @@ def replay(
 
     RECORDING is what `reveal record` wrote, or a recording of raw kernel files. The outcome is
     that of a live worker with the same settings. Exit code 1: a part of the file was lost.
+
+    With --into-topics the telemetry keeps its timestamps. The embedded broker keeps some 5 MB a
+    partition: give a --speed at which the worker follows.
     """
     if speed is not None and not into_topics:
         raise click.UsageError("--speed goes with --into-topics")
+    if into_topics and (as_json or updates or features is not None):
+        raise click.UsageError("--into-topics computes nothing: no --json, --updates, --features")
     source = open_recording(recording)
     if into_topics:
         brokers = find_brokers(settings.get("kafka", Kafka), settings.get("view", ViewSettings))
@@ -124,7 +130,9 @@ def open_recording(path: Path) -> Source:
     return RawRecording(container) if is_raw(container.schema) else Recording(container)
 
 
-def limited(recorded: Iterable[Recorded], seconds: float | None) -> Iterator[Recorded]:
+def limited(
+    recorded: Iterable[Recorded], seconds: float | None, *, in_order: bool
+) -> Iterator[Recorded]:
     """Yield the records of the first `seconds` of the recording."""
     end = None
     for item in recorded:
@@ -133,6 +141,8 @@ def limited(recorded: Iterable[Recorded], seconds: float | None) -> Iterator[Rec
             if end is None:
                 end = first + seconds * 1e6
             if first >= end:
+                if in_order:
+                    return
                 continue
         yield item
 
@@ -153,7 +163,13 @@ def _compute(
     run = Replay(settings, keep_features=features is not None)
     summary = run.summary
     with _progress(source.container) as (show, say):
-        for outcome in run.run(limited(source, limit_seconds)):
+
+        def watched() -> Iterator[Recorded]:
+            for item in limited(source, limit_seconds, in_order=source.in_order):
+                show(f"{summary.windows:,} windows")
+                yield item
+
+        for outcome in run.run(watched()):
             for anomaly in outcome.anomalies:
                 if as_json:
                     say(json_line(anomaly))
@@ -162,7 +178,6 @@ def _compute(
             if features is not None:
                 for record in outcome.features:
                     features.add(Features, encode(record))
-            show(f"{summary.hosts} hosts, {summary.windows:,} windows")
     if not summary.records:
         raise InvalidRecording(f"{source.container.path} holds no telemetry")
     dropped = {**source.dropped(), **summary.dropped}
@@ -178,6 +193,7 @@ def _compute(
                     "states": dict(summary.states),
                     "flagged": summary.flagged,
                     "episodes": summary.episodes,
+                    "still_open": summary.still_open,
                     "dropped": dropped,
                     "missing_ticks": summary.missing,
                     "empty_windows": summary.empty,
@@ -193,9 +209,10 @@ def _compute(
         )
         return
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(summary.states.items()))
+    still = f", {summary.still_open} still open," if summary.still_open else ""
     click.echo(
-        f"{summary.episodes} episodes in {summary.windows:,} windows ({states}) "
-        f"of {summary.hosts} hosts"
+        f"{count_of(summary.episodes, 'episode')}{still} in {summary.windows:,} windows "
+        f"({states}) of {count_of(summary.hosts, 'host')}"
     )
     click.echo(
         f"{duration(summary.recording_seconds)} of telemetry in {summary.seconds:.2f} s: "
@@ -221,7 +238,7 @@ def _publish(
     done = writer.published
     with until_stopped() as stop, _progress(source.container) as (show, _):
         writer.publish(
-            limited(source.in_time_order(), limit_seconds),
+            limited(source.in_time_order(), limit_seconds, in_order=True),
             speed=speed,
             stop=stop,
             on_progress=lambda: show(_published(done)),

@@ -93,3 +93,6 @@ class App(faust.App):
 
     def _new_transport(self) -> Any:
         return _Transport(self.conf.broker_consumer, self)
+
+    def _create_directories(self) -> None:
+        """Keep out of the file system: Faust would make a folder for tables we do not have."""

@@ -224,11 +224,18 @@ class Container:
 class Recording:
     """A recording of telemetry and layouts; see `Container` for damage.
 
+    Attributes
+    ----------
+    in_order
+        Whether it is known to be in time order as it is read.
+
     Raises
     ------
     InvalidRecording
         The file holds something else.
     """
+
+    in_order = False
 
     def __init__(self, container: Container) -> None:
         self.container = container

@@ -41,6 +41,7 @@ class Summary:
     states: Counter[str] = field(default_factory=Counter)
     flagged: int = 0
     episodes: int = 0
+    still_open: int = 0
     rejected: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     missing: int = 0
@@ -116,7 +117,9 @@ class Replay:
             summary.states[score.state.value] += 1
             summary.scored += bool(score.detectors)
             summary.flagged += score.flagged
-        summary.episodes += sum(a.state is EpisodeState.OPEN for a in outcome.anomalies)
+        states = Counter(a.state for a in outcome.anomalies)
+        summary.episodes += states[EpisodeState.OPEN]
+        summary.still_open += states[EpisodeState.OPEN] - states[EpisodeState.CLOSED]
         summary.rejected += len(outcome.rejected)
         summary.dropped = dict(windows.dropped)
         summary.missing = windows.missing

@@ -149,7 +149,7 @@ def test_a_signal_ends_it_with_a_whole_file(
     assert process.returncode == 0, errors
     assert found(out) == [("a", None), *(("a", n) for n in range(5))]
     assert not partial.exists()
-    assert "5 records, 1 hosts, 1 layouts" in errors
+    assert "5 records, 1 host, 1 layout" in errors
     assert "1 messages were left out" in errors
 
 

@@ -89,6 +89,7 @@ def test_a_fault_in_a_raw_recording_is_found_within_seconds_and_blames_the_netwo
     assert summary["scored"] == summary["states"]["active"] == 2 * 70 - 2 * 39
     assert summary["recording_seconds"] == 72.0
     assert summary["times_real_time"] == pytest.approx(72 / summary["seconds"], rel=0.02)
+    assert summary["still_open"] == 0
     assert not any(summary["dropped"].values())
     assert summary["lost_bytes"] == 0
 
@@ -157,6 +158,7 @@ def test_a_file_that_is_not_there_and_a_speed_without_topics_are_errors(tmp_path
     assert done.exit_code == 2
     assert "none.avro cannot be read: No such file" in done.stderr
     assert "--into-topics" in reveal_replay(RAW, "--speed", "2").stderr
+    assert "--json" in reveal_replay(RAW, "--into-topics", "--json").stderr
 
 
 def record_all(broker: Broker, path: Path, records: int) -> None:
@@ -204,6 +206,7 @@ def worker(broker: Broker, tmp_path: Path) -> Iterator[None]:
             stdout=out,
             stderr=out,
             start_new_session=True,
+            cwd=tmp_path,
         )
         yield
         os.killpg(process.pid, signal.SIGKILL)
