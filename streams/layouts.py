@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from schemas.codec import decode_as
 from schemas.errors import InvalidRecord
-from schemas.records import Layout
+from schemas.records import Channel, Layout
 from schemas.topics import LAYOUTS
 
 
@@ -26,9 +27,15 @@ class Layouts:
     def __init__(self, layouts: Mapping[tuple[str, int], Layout] | None = None) -> None:
         self._layouts = dict(layouts or {})
         self.rejected = 0
+        self._channels: dict[int, tuple[Channel, ...]] = {}
 
     def add(self, layout: Layout) -> None:
         """Remember a layout."""
+        # Hosts of a kind have the same channels. A copy for each of a thousand hosts is a million
+        # objects, and half a second in which the garbage collector looks through them.
+        same = self._channels.setdefault(layout.fingerprint, layout.channels)
+        if same is not layout.channels and same == layout.channels:
+            layout = replace(layout, channels=same)
         self._layouts[layout.host, layout.fingerprint] = layout
 
     def get(self, host: str, fingerprint: int) -> Layout | None:

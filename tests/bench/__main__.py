@@ -8,6 +8,8 @@ import click
 
 BENCHES = {
     "agent": "the agent's CPU at 100 ms, beside psutil reading the same files",
+    "replay": "recordings through the core, as multiples of real time",
+    "stream": "a worker's CPU and latency at 1,000 hosts, beside a plain consumer and a naive one",
 }
 """Modules of this package with ``main(as_json)``, and what each measures."""
 
