@@ -18,7 +18,8 @@ SAY_NS = 60 * SECOND_NS
 class Report:
     """Looks at the parts of an agent once a second, and says what changed for the worse.
 
-    What is absent on this host is said once. What gets lost is said each minute that it does.
+    That nothing can be sent is said as soon as it lasts over a second, and once a minute while it
+    does; what got lost, once a minute; what is absent on this host, once.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class Report:
         self._sources = [source for collector in collectors for source in collector.sources]
         self._publisher = publisher
         self._say = say
-        self._due_ns = 0
+        self._look_ns = 0
+        self._losses_ns = 0
         self._counts: Counter[str] = Counter()
         self._absent: set[str] = set()
         self._failures: set[str] = set()
-        self._losing = False
+        self._suspect = False  # there was trouble at the last look
+        self._troubled = False  # and it was said
 
     def absent(self) -> list[str]:
         """Return what is absent now; `look` will not say that again."""
@@ -47,32 +50,37 @@ class Report:
 
     def look(self, mono_ns: int) -> None:
         """Look, unless it is too early to say anything."""
-        if mono_ns < self._due_ns:
+        if mono_ns < self._look_ns:
             return
-        self._due_ns = mono_ns + LOOK_NS
-        publisher, counts = self._publisher, self._lost()
-        lost = [f"{what}: {n}" for what, n in (counts - self._counts).items()]
-        if publisher.trouble:
-            lost.insert(0, f"not sending: {publisher.trouble}; messages waiting: {len(publisher)}")
-        absent = self._problems()
-        failures = {r for stats in self._sampler.stats.values() for r in stats.failures}
-        parts = lost + [f"absent: {problem}" for problem in sorted(absent - self._absent)]
+        self._look_ns = mono_ns + LOOK_NS
+        absent, failures = self._problems(), self._failed()
+        parts = self._sending()
+        parts += self._losses(mono_ns)
+        parts += [f"absent: {problem}" for problem in sorted(absent - self._absent)]
         parts += [f"no longer: {problem}" for problem in sorted(self._absent - absent)]
         parts += [f"failed: {r}" for r in sorted(failures - self._failures - absent)]
-        if not parts and self._losing:
-            parts.append("all is well again")
+        self._absent, self._failures = absent, failures
         if parts:
             self._say("; ".join(parts))
-            self._due_ns = mono_ns + SAY_NS
-            self._counts, self._absent, self._failures = counts, absent, failures
-            self._losing = bool(lost)
+            self._look_ns = mono_ns + SAY_NS
 
-    def _problems(self) -> set[str]:
-        return {source.problem for source in self._sources if source.problem}
+    def _sending(self) -> list[str]:
+        publisher = self._publisher
+        # A connection that breaks and is made again at once is no trouble.
+        lasts, self._suspect = self._suspect and bool(publisher.trouble), bool(publisher.trouble)
+        before, self._troubled = self._troubled, lasts
+        if lasts:
+            return [f"not sending: {publisher.trouble}; messages waiting: {len(publisher)}"]
+        return ["sending again"] if before else []
 
-    def _lost(self) -> Counter[str]:
+    def _losses(self, mono_ns: int) -> list[str]:
+        if not self._losses_ns:
+            self._losses_ns = mono_ns + SAY_NS
+        if mono_ns < self._losses_ns:
+            return []
+        self._losses_ns = mono_ns + SAY_NS
         grid, publisher = self._grid, self._publisher
-        return Counter(
+        counts = Counter(
             {
                 "ticks missed": grid.missed,
                 "clock steps": grid.steps,
@@ -80,3 +88,11 @@ class Report:
                 "producers replaced": publisher.rebuilt,
             }
         )
+        new, self._counts = counts - self._counts, counts
+        return [f"{what}: {n}" for what, n in new.items()]
+
+    def _problems(self) -> set[str]:
+        return {source.problem for source in self._sources if source.problem}
+
+    def _failed(self) -> set[str]:
+        return {reason for stats in self._sampler.stats.values() for reason in stats.failures}

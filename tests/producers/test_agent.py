@@ -170,36 +170,77 @@ def test_a_stop_ends_a_run() -> None:
     assert (summary.ticks, summary.delivered) == (12, 3)
 
 
-def test_trouble_is_said_at_once_then_once_a_minute_and_its_end() -> None:
-    host = Host(1.0)
+def break_off(host: Host) -> None:
     producer = host.producers[0]
-    producer.obliging = True
-    host.ticks(30)
-    assert host.said == []
     producer.obliging = False
     producer.config["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-    host.ticks(11)
-    assert host.said == ["not sending: 1/1 brokers are down; messages waiting: 1"]
+
+
+def test_trouble_is_said_soon_then_once_a_minute_and_its_end() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    host.ticks(30)
+    break_off(host)
+    host.ticks(21)
+    assert host.said == ["not sending: 1/1 brokers are down; messages waiting: 2"]
     host.ticks(600)
-    assert len(host.said) == 2
-    assert host.said[1] == "not sending: 1/1 brokers are down; messages waiting: 62"
-    producer.obliging = True
+    assert host.said[1:] == ["not sending: 1/1 brokers are down; messages waiting: 63"]
+    host.producers[0].obliging = True
     host.ticks(600)
-    assert host.said[2:] == ["all is well again"]
+    assert host.said[2:] == ["sending again"]
     host.ticks(1300)
     assert len(host.said) == 3
 
 
-def test_what_is_lost_is_said_with_its_number() -> None:
+def test_a_connection_that_is_made_again_at_once_is_not_worth_a_word() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    for _ in range(20):
+        host.ticks(30)
+        break_off(host)
+        host.ticks(5)
+        host.producers[0].obliging = True
+    assert host.said == []
+
+
+def test_what_is_lost_is_said_once_a_minute_with_its_number() -> None:
     host = Host(1.0)
     host.producers[0].obliging = True
     host.ticks(20)
     host.clock.run(SECOND_NS)
     host.clock.step(-10 * SECOND_NS)
-    host.ticks(11)
-    assert host.said == ["ticks missed: 9; clock steps: 1"]
+    host.ticks(20)
+    assert host.said == []
     host.ticks(600)
-    assert host.said[1:] == ["all is well again"]
+    assert host.said == ["ticks missed: 9; clock steps: 1"]
+    host.ticks(1300)
+    assert len(host.said) == 1
+
+
+def test_trouble_does_not_wait_for_what_is_lost() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    host.ticks(20)
+    host.clock.run(SECOND_NS)
+    host.ticks(5)
+    break_off(host)
+    host.ticks(20)
+    assert host.said == ["not sending: 1/1 brokers are down; messages waiting: 2"]
+
+
+def test_there_is_never_more_than_a_line_a_minute() -> None:
+    host = Host(1.0)
+    times = []
+    host.agent._report._say = lambda _: times.append(host.clock.mono)
+    for number in range(60):
+        host.numbers.problem = f"proc/numbers: {number % 3}" if number % 3 else ""
+        host.producers[0].obliging = number % 2 == 0
+        if number % 2:
+            break_off(host)
+        host.clock.run(SECOND_NS if number % 5 == 0 else 0)
+        host.ticks(70)
+    assert len(times) > 5
+    assert min(np.diff(times)) >= 60 * SECOND_NS
 
 
 def test_what_is_absent_is_said_once() -> None:
