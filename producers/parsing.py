@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ class Draft:
         self.direct: list[str] = []
         self.channels: dict[tuple[str, str], Channel] = {}
         self.derive: Derive | None = None
+        self.ratios: dict[str, tuple[str, ...]] = {}
         self.watched: set[int] = set()
 
     def channel(
@@ -62,13 +63,23 @@ class Draft:
         """Token `at` is a label although it is a number: look again when it changes."""
         self.watched.add(at)
 
-    def derived(self, channels: Iterable[Channel], derive: Derive) -> None:
-        """Channels that `derive` makes from the levels and rates of all fields, in order."""
+    def derived(
+        self,
+        channels: Iterable[Channel],
+        derive: Derive,
+        ratios: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """Channels that `derive` makes from the levels and rates of all fields, in order.
+
+        `ratios` are labels of channels among them, and the keys of the fields whose rates they
+        compare.
+        """
         for channel in channels:
             if (channel.metric, channel.device) in self.channels:
                 raise ValueError(f"channel {channel.label} is there twice")
             self.channels[channel.metric, channel.device] = channel
         self.derive = derive
+        self.ratios = dict(ratios or {})
 
 
 Planner: TypeAlias = Callable[[str], Draft]
@@ -249,6 +260,11 @@ class _Table:
             channels=tuple(draft.channels.values()),
             direct=tuple(order[key] for key in draft.direct),
             derive=draft.derive,
+            ratios=tuple(
+                (at, tuple(order[key] for key in draft.ratios[channel.label]))
+                for at, channel in enumerate(draft.channels.values())
+                if channel.label in draft.ratios
+            ),
         )
         return _Table(plan, len(tokens), labels, labels(tokens), _picker(places))
 

@@ -150,9 +150,10 @@ class Group:
         values = np.empty(len(self.channels))
         values[self._direct_to] = levels[self._direct_from]
         for part, derive in self._derived:
-            longer = self._rates.longer - part.fields.start
-            longer = longer[(longer >= 0) & (longer < len(part.plan.fields))]
-            self._derive(part, derive, levels[part.fields], longer, values)
+            self._derive(part, derive, levels[part.fields], values)
+        if self._rates.longer.size:
+            for part, _ in self._derived:
+                _drop_mixed(part, self._rates.longer - part.fields.start, values)
         for part, read in apart:
             if read is None:
                 values[part.channels] = self._all[part.channels]
@@ -204,23 +205,11 @@ class Group:
         start, direct = part.channels.start, part.plan.direct
         values[start : start + len(direct)] = levels[list(direct)]
         if part.plan.derive is not None:
-            self._derive(part, part.plan.derive, levels, part.rates.longer, values)
+            self._derive(part, part.plan.derive, levels, values)
+            _drop_mixed(part, part.rates.longer, values)
 
-    def _derive(
-        self,
-        part: _Part,
-        derive: Derive,
-        levels: Doubles,
-        longer: NDArray[np.intp],
-        values: Doubles,
-    ) -> None:
-        """Set the channels that a source makes of its levels and rates.
-
-        After a gap in some of its counters their rates are means over a longer time than the
-        others': no sum or ratio of the two means anything.
-        """
-        if 0 < len(longer) < sum(field.counter for field in part.plan.fields):
-            levels[longer] = np.nan
+    def _derive(self, part: _Part, derive: Derive, levels: Doubles, values: Doubles) -> None:
+        """Set the channels that a source makes of its levels and rates."""
         at = slice(part.channels.start + len(part.plan.direct), part.channels.stop)
         try:
             values[at] = derive(levels)
@@ -265,6 +254,13 @@ class Group:
         self._all = np.full(len(channels), np.nan)
         for now, was in kept:
             self._all[now] = old[was]
+
+
+def _drop_mixed(part: _Part, longer: NDArray[np.intp], values: Doubles) -> None:
+    """Blank ratios of a rate to one that is, after a gap, a mean over a longer time."""
+    for channel, fields in part.plan.ratios:
+        if 0 < len(np.intersect1d(longer, fields)) < len(fields):
+            values[part.channels.start + channel] = np.nan
 
 
 def _doubles(numbers: Sequence[float]) -> Doubles:

@@ -63,12 +63,16 @@ class Plan:
     derive
         Makes the other channels from the levels and rates of all fields, NaN where unknown:
         shape ``(fields,)`` in, ``(channels - direct,)`` out. None when there are none.
+    ratios
+        Places in `channels` of those that mean nothing unless the rates of some fields are of one
+        and the same time, and the places of these fields.
     """
 
     fields: tuple[Field, ...] = ()
     channels: tuple[Channel, ...] = ()
     direct: tuple[int, ...] = ()
     derive: Derive | None = None
+    ratios: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     @cached_property
     def blank(self) -> tuple[float, ...]:

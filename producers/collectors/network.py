@@ -105,6 +105,7 @@ def plan_by_header(text: str) -> Draft:
         draft.derived(
             [_channel("tcp.retrans_share", "%")],
             lambda rates: np.array([retransmitted(rates[sent], rates[again])]),
+            {"tcp.retrans_share": ("tcp.out_segs", "tcp.retrans_segs")},
         )
     return draft
 

@@ -108,14 +108,20 @@ def _derive(draft: Draft, disks: list[str]) -> None:
     awaits = [
         _channel(f"disk.{metric}", d, "ms", Kind.GAUGE) for metric, _, _ in AWAITS for d in complete
     ]
+    ratios = {
+        f"disk.{metric}[{d}]": (f"disk.{time}[{d}]", f"disk.{count}[{d}]")
+        for metric, time, count in AWAITS
+        for d in complete
+    }
     if not physical:
-        draft.derived(awaits, lambda levels: mean_wait(levels[times], levels[counts]))
+        draft.derived(awaits, lambda levels: mean_wait(levels[times], levels[counts]), ratios)
         return
     draft.derived(
         [*totals, *awaits],
         lambda levels: np.concatenate(
             (levels[summed].sum(axis=1), mean_wait(levels[times], levels[counts]))
         ),
+        ratios,
     )
 
 

@@ -99,6 +99,28 @@ def test_a_file_that_is_empty_for_a_while(path: str) -> None:
     check(path, b"")
 
 
+@pytest.mark.parametrize("text", [b"-5", b"+5", b"1_000", b"1e3", b"0x7", b"nan", b"inf"])
+@pytest.mark.parametrize("path", ["proc/net/snmp", "proc/net/sockstat", "proc/meminfo"])
+def test_what_python_reads_and_the_kernel_never_writes(path: str, text: bytes) -> None:
+    numbers = [m for m in NUMBER.finditer(SECOND[path]) if m[0] != b"0"]
+    for match in numbers[-4:]:
+        torn = SECOND[path][: match.start()] + text + SECOND[path][match.end() :]
+        assert check(path, torn) == 2, "each of two readings counts it"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_counter_that_reads_too_low_for_once_is_no_spike(path: str) -> None:
+    """Half of every number's digits are lost, for one reading; then it is as before."""
+    text = NUMBER.sub(lambda m: m[0][: (len(m[0]) + 1) // 2], SECOND[path])
+    readings = [dict(files) for files in READINGS]
+    readings[1][path] = text
+    _, seen = run(readings)
+    for values in seen[2:]:
+        for label, value in values.items():
+            if KINDS[label] is Kind.RATE and not math.isnan(value):
+                assert value <= HIGHEST[label] * (1 + 1e-6), label
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_a_file_cut_anywhere_for_one_reading(data: st.DataObject) -> None:
