@@ -41,7 +41,7 @@ class Child:
         command: Sequence[str],
         log: Path,
         *,
-        stop_s: float = 5.0,
+        stop_s: float,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name

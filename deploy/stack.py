@@ -31,6 +31,7 @@ LOSSES = (
 )
 """Counters that are worth a line when they move: part, metric, what of it, what befell it."""
 AGENT_TICKS = "reveal_agent_ticks_total"
+STOP_S = 5.0
 TICK_S = 0.25
 SAMPLE_S = 2.0
 """Every scrape leaves a socket in TIME_WAIT, which the agent counts: not more than it takes."""
@@ -175,6 +176,7 @@ class Session:
             part.name,
             command,
             self._directory / f"{part.name}.log",
+            stop_s=STOP_S,
             environ=self._environ,
         )
         child.start()

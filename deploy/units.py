@@ -39,7 +39,7 @@ def human_range(low: float, high: float, unit: str) -> str:
     (low_number, low_suffix), (high_number, high_suffix) = _split(low, unit), _split(high, unit)
     if low_number + low_suffix == high_number + high_suffix:
         return high_number + high_suffix
-    if low == 0 and high > 0:
+    if low == 0:
         return f"0-{high_number}{high_suffix}"
     if low < 0 or high < 0 or low_suffix != high_suffix:
         return f"{low_number}{low_suffix} to {high_number}{high_suffix}"

@@ -1,6 +1,6 @@
 """``python -m tests.deploy.parts``: `reveal up` with small programs for agent and worker.
 
-The mood of the worker is the first argument; the rest are the arguments of `reveal up`.
+The first argument is the mood of the parts; the rest are the arguments of `reveal up`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ MODULE = [sys.executable, "-m", "tests.deploy.parts"]
 def part(name: str, mood: str, brokers: str, port: int) -> None:
     """Be the agent or the worker."""
     print(f"{name} says hello")
-    if mood == "never ready":
-        signal.pause()
     if mood == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     registry = CollectorRegistry()
@@ -56,8 +54,9 @@ if __name__ == "__main__":
         part(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
     else:
         mood = sys.argv.pop(1)
+        stack.STOP_S = 600.0 if mood == "stubborn" else stack.STOP_S
         stack.agent_command = lambda brokers, metrics_port: [
-            *(*MODULE, "part", "agent", "well", brokers, str(metrics_port))
+            *(*MODULE, "part", "agent", mood, brokers, str(metrics_port))
         ]
         stack.worker_command = lambda brokers, metrics_port, baseline_s: [
             *(*MODULE, "part", "worker", mood, brokers, str(metrics_port), str(baseline_s))

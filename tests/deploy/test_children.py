@@ -123,7 +123,7 @@ def test_only_the_last_lines_of_a_long_log_are_shown(make: Make) -> None:
 
 
 def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
-    child = Child("agent", ["no-such-program"], tmp_path / "agent.log")
+    child = Child("agent", ["no-such-program"], tmp_path / "agent.log", stop_s=5)
     child.start()
     await_true(lambda: child.exit_code is not None, "it lives on")
     assert child.last_words() == ["no-such-program: No such file or directory"]
@@ -138,7 +138,7 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 import sys, time
 from pathlib import Path
 from deploy.children import Child
-child = Child("x", [sys.executable, "-c", {SLEEP!r}], Path({str(tmp_path / "log")!r}))
+child = Child("x", [sys.executable, "-c", {SLEEP!r}], Path({str(tmp_path / "log")!r}), stop_s=5)
 child.start()
 while not child.last_words(): time.sleep(0.01)
 print(child.pid, flush=True)
