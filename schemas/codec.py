@@ -3,13 +3,15 @@
 A message is ``C3 01``, the schema's CRC-64-AVRO fingerprint (8 bytes, little-endian), then the
 record's Avro binary (Avro specification, "Single-object encoding"). Any Avro library reads it.
 Telemetry and Features, which are nearly all bytes on the wire, are written and read by hand,
-with the same bytes as fastavro's; the small records go through fastavro.
+with the same bytes as fastavro's, and so are Scores written, one for every window; the other small
+records go through fastavro.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import struct
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -48,6 +50,9 @@ from schemas.records import (
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
+
+_FLOAT, _FUSED, _DETECTOR = struct.Struct("<f"), struct.Struct("<f?"), struct.Struct("<ff?")
+_STATES = {state: long_to_bytes(n) for n, state in enumerate(State)}
 
 R = TypeVar("R", bound=Record)
 
@@ -109,6 +114,18 @@ def _features_from_bytes(data: bytes, at: int) -> tuple[Features, int]:
     return Features(host, layout, start, end, samples, expected, values), at
 
 
+def _score_to_bytes(r: Score) -> bytes:
+    head = (r.layout, r.end, r.samples, r.expected, r.baseline)
+    parts = [string_to_bytes(r.host), *map(long_to_bytes, head), _STATES[r.state]]
+    parts += (string_to_bytes(r.reason), _FLOAT.pack(r.progress))
+    if r.detectors:
+        parts.append(long_to_bytes(len(r.detectors)))
+        for d in r.detectors:
+            parts += (string_to_bytes(d.detector), _DETECTOR.pack(d.score, d.p_value, d.flagged))
+    parts += (b"\0", _FUSED.pack(r.fused, r.flagged))
+    return b"".join(parts)
+
+
 def _plain(record: Any) -> Any:
     """Return what fastavro writes: dictionaries and lists in place of our dataclasses."""
     if hasattr(record, "__slots__"):
@@ -160,6 +177,7 @@ _BY_HEADER = {header: cls for cls, header in _HEADERS.items()}
 _WRITERS: dict[type, Callable[[Any], bytes]] = {
     Telemetry: _telemetry_to_bytes,
     Features: _features_to_bytes,
+    Score: _score_to_bytes,
 }
 _READERS: dict[type, Callable[[bytes, int], tuple[Any, int]]] = {
     Telemetry: _telemetry_from_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+from dataclasses import asdict
 from typing import Any
 
 import fastavro
@@ -71,6 +72,20 @@ def features(draw: st.DrawFn) -> Features:
     values = draw(floats).reshape(-1)
     return Features(
         draw(texts), draw(longs), draw(longs), draw(longs), draw(ints), draw(ints), values
+    )
+
+
+@st.composite
+def scores(draw: st.DrawFn) -> Score:
+    single = st.floats(width=32, allow_nan=False)
+    ints = st.integers(-(2**31), 2**31 - 1)
+    detector = st.builds(DetectorScore, texts, single, single, st.booleans())
+    return Score(
+        *(draw(texts), draw(longs), draw(longs), draw(ints), draw(ints), draw(longs)),
+        *(draw(st.sampled_from(State)), draw(texts), draw(single)),
+        detectors=tuple(draw(st.lists(detector, max_size=70))),
+        fused=draw(single),
+        flagged=draw(st.booleans()),
     )
 
 
@@ -158,6 +173,15 @@ def test_features_are_byte_for_byte_fastavros(r: Features) -> None:
     assert back.values.tobytes() == r.values.tobytes()
     assert (back.host, back.start, back.end) == (r.host, r.start, r.end)
     assert (back.layout, back.samples, back.expected) == (r.layout, r.samples, r.expected)
+
+
+@given(scores())
+def test_scores_are_byte_for_byte_fastavros(r: Score) -> None:
+    plain = {name: getattr(r, name) for name in r.__slots__}
+    plain["detectors"] = [asdict(d) for d in r.detectors]
+    ours = encode(r)
+    assert ours[HEADER_BYTES:] == by_fastavro(Score, plain)
+    assert decode_as(Score, ours) == r
 
 
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda r: type(r).__name__)
