@@ -14,6 +14,7 @@ import numpy as np
 
 from models.mahalanobis import COMPONENTS
 from models.scale import SCORED
+from models.zscore import GROUPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,8 @@ ARRAYS: dict[str, tuple[type[np.generic], tuple[str | int, ...]]] = {
     "version": (np.int64, ()),
     "location": (np.float32, ("features",)),
     "inverse": (np.float32, ("features",)),
-    "inverse_count": (np.float64, ()),
+    "groups": (np.int8, ("features",)),
+    "group_weights": (np.float64, (GROUPS,)),
     "components": (np.float32, ("features", COMPONENTS)),
     "weights": (np.float32, (COMPONENTS,)),
     "residual": (np.float64, ()),
@@ -100,6 +102,9 @@ def _check_values(found: Mapping[str, NDArray[Any]]) -> None:
             raise ValueError(f"baseline's {name} holds values that are not finite")
     if (np.diff(found["calibration"], axis=1) < 0).any():
         raise ValueError("baseline's calibration is not sorted")
+    groups = found["groups"]
+    if groups.min() < 0 or groups.max() >= GROUPS:
+        raise ValueError(f"baseline's groups are not within 0 and {GROUPS - 1}")
     if found["norm"] <= 0:
         raise ValueError(f"baseline's norm is {found['norm']}, not positive")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models.channels import UNSCORED
-from models.scale import SCORED, Scale, standardize
+from models.scale import SCORED, standardize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,8 @@ class Blame:
 class Attribution:
     """Who is to blame for a window: shares of subsystems, which add up to 1, and channels.
 
-    Both are in falling order; `channels` holds the `TOP` at most.
+    Both are in falling order; `channels` holds the `TOP` at most. A window that is exactly at the
+    baseline's location has nothing to blame: all shares are 0.
     """
 
     subsystems: tuple[tuple[str, float], ...]
@@ -67,14 +68,12 @@ def attribute(baseline: Baseline, row: NDArray[np.float32], channels: ChannelTab
         What the channels are.
     """
     n = len(channels)
-    scale = Scale(baseline.location, baseline.inverse, np.empty(0), np.empty(0))
-    z = standardize(row[None], scale)[0].astype(np.float64).reshape(len(SCORED), n)
-    scored = np.array([s != UNSCORED for s in channels.subsystem], bool)
-    contribution = np.where(scored, np.maximum(np.abs(z) - COMMON, 0.0).sum(0), 0.0)
+    z = standardize(row[None], baseline.location, baseline.inverse)[0]
+    z = z.astype(np.float64).reshape(len(SCORED), n)
+    contribution = np.maximum(np.abs(z) - COMMON, 0.0).sum(axis=0)
     if not contribution.any():
-        contribution = np.where(scored, np.abs(z).sum(0), 0.0)
-    total = contribution.sum()
-    share = contribution / total if total > 0 else contribution
+        contribution = np.abs(z).sum(axis=0)
+    share = contribution / max(float(contribution.sum()), 1e-300)
     by_subsystem: dict[str, float] = {}
     for subsystem, part in zip(channels.subsystem, share.tolist(), strict=True):
         if subsystem != UNSCORED:

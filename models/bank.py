@@ -41,6 +41,13 @@ class BatchScores:
     flagged: NDArray[np.bool_]
 
 
+_BY_SLOT = (
+    *("_location", "_inverse", "_groups", "_group_weights", "_components", "_weights"),
+    *("_roots", "_scalars", "_thresholds", "_windows"),
+)
+"""Arrays whose first axis is the slot and whose other axes never change."""
+
+
 class BaselineBank:
     """Baselines by slot. Arrays grow by doubling, as slots and larger forests come.
 
@@ -57,11 +64,13 @@ class BaselineBank:
         self._present = np.zeros(0, bool)
         self._location = np.empty((0, width), np.float32)
         self._inverse = np.empty((0, width), np.float32)
+        self._groups = np.empty((0, width), np.int8)
+        self._group_weights = np.empty((0, zscore.GROUPS))
         self._components = np.empty((0, width, k), np.float32)
         self._weights = np.empty((0, k), np.float32)
         self._nodes = np.empty((0, 0, 2), np.float32)
         self._roots = np.empty((0, forest.TREES), np.int32)
-        self._scalars = np.empty((0, 3))
+        self._scalars = np.empty((0, 2))
         self._thresholds = np.empty((0, len(DETECTORS)))
         self._calibration = np.empty((0, len(DETECTORS), 0), np.float32)
         self._windows = np.empty(0, np.int64)
@@ -83,11 +92,13 @@ class BaselineBank:
         self._make_room(slot, len(baseline.nodes), baseline.windows)
         self._location[slot] = baseline.location
         self._inverse[slot] = baseline.inverse
+        self._groups[slot] = baseline.groups
+        self._group_weights[slot] = baseline.group_weights
         self._components[slot] = baseline.components
         self._weights[slot] = baseline.weights
         self._nodes[slot, : len(baseline.nodes)] = baseline.nodes
         self._roots[slot] = baseline.roots
-        self._scalars[slot] = baseline.inverse_count, baseline.residual, baseline.norm
+        self._scalars[slot] = baseline.residual, baseline.norm
         self._thresholds[slot] = baseline.thresholds
         self._calibration[slot, :, : baseline.windows] = baseline.calibration
         self._windows[slot] = baseline.windows
@@ -126,6 +137,8 @@ class BaselineBank:
             np.ascontiguousarray(rows, np.float32),
             self._location,
             self._inverse,
+            self._groups,
+            self._group_weights,
             self._components,
             self._weights,
             self._nodes,
@@ -147,10 +160,8 @@ class BaselineBank:
         if slot >= capacity:
             capacity = max(slot + 1, 2 * capacity)
             self._present = _resized(self._present, capacity, fill=0)
-            for name in ("location", "inverse", "components", "weights", "roots", "scalars"):
-                setattr(self, f"_{name}", _resized(getattr(self, f"_{name}"), capacity))
-            self._thresholds = _resized(self._thresholds, capacity)
-            self._windows = _resized(self._windows, capacity)
+            for name in _BY_SLOT:
+                setattr(self, name, _resized(getattr(self, name), capacity))
         if slot >= len(self._nodes) or nodes > self._nodes.shape[1]:
             self._nodes = _resized(self._nodes, capacity, max(nodes, self._nodes.shape[1]))
         most = max(windows, self._calibration.shape[2])
@@ -179,6 +190,8 @@ def _compiled(formulas: int) -> Callable[..., None]:
         rows,
         location,
         inverse,
+        groups,
+        group_weights,
         components,
         weights,
         nodes,
@@ -199,9 +212,9 @@ def _compiled(formulas: int) -> Callable[..., None]:
         for i in range(len(slots)):
             s = slots[i]
             scale.standardize_row(rows[i], location[s], inverse[s], z)
-            raw[i, 0] = zscore.score_row(z, scalars[s, 0])
-            raw[i, 1] = mahalanobis.score_row(z, components[s], weights[s], scalars[s, 1])
-            raw[i, 2] = forest.score_row(z, nodes[s], links[s], roots[s], scalars[s, 2])
+            raw[i, 0] = zscore.score_row(z, groups[s], group_weights[s])
+            raw[i, 1] = mahalanobis.score_row(z, components[s], weights[s], scalars[s, 0])
+            raw[i, 2] = forest.score_row(z, nodes[s], links[s], roots[s], scalars[s, 1])
             n = windows[s]
             agree = 0
             square = 0.0

@@ -1,15 +1,25 @@
 """A baseline: what is normal on one host, as arrays and a version.
 
-Thresholds and p-values come from scores of windows that the detectors were not fitted on. The
-baseline is cut into blocks in time; each is scored by detectors fitted on the others, less the
-windows that share ticks with it. Scores of a detector on its own training windows are far too low
-when features outnumber windows.
+Components and trees fit their own training windows far too well when features outnumber
+windows, so thresholds and p-values come from windows held out: the baseline is cut into blocks in
+time, and each is scored by components and trees fitted on the others, less the windows that share
+ticks with it. Location and scale, two numbers a feature, are those of the whole baseline
+throughout: left out of the scale, a disk burst that came only once would put every threshold out
+of reach.
+
+A threshold is the 99th percentile of the held-out scores. That of 120 overlapping windows is a
+rough guess, and every guess that is too low is a stream of false alarms, so it is the upper end
+of a confidence interval: for scores s that are about log-normal, with n windows that do not
+overlap, ``q exp(1.645 sd(log s) sqrt((1 + z² / 2) / n))`` (the standard error of a normal
+quantile, z being its place in the standard normal).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, fields
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +28,11 @@ from threadpoolctl import threadpool_limits
 from models import archive, forest, mahalanobis, zscore
 from models.channels import ChannelTable
 from models.features import FEATURES
-from models.scale import Scale, fit_scale, standardize
+from models.scale import SCORED, fit_scale, standardize
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 __all__ = ["DETECTORS", "Baseline", "CannotLearn", "ChannelTable", "fit_baseline"]
@@ -33,6 +45,10 @@ FOLD_TREES = 20
 """Trees of a forest that only scores one block: its mean is the same, and trees are what costs."""
 OVERLAP = 2
 """Neighbours on each side that share ticks with a window of 3 s at a stride of 1 s."""
+CONFIDENCE = 1.645
+"""Standard errors on top of a quantile: 95 % one-sided."""
+LEAST_THRESHOLDS = (1.0, 0.5, 0.5)
+"""Where a host hardly moves, a score below these is not odd, whatever the baseline's scores."""
 
 
 class CannotLearn(ValueError):
@@ -49,7 +65,7 @@ class Baseline:
     - `components` ``(F, COMPONENTS)``, `weights` ``(COMPONENTS,)``, `residual`: see
       `models.mahalanobis.Mahalanobis`
     - `nodes` ``(nodes, 2)``, `roots` ``(trees,)``, `norm`: see `models.forest.Forest`
-    - `inverse_count`: see `models.zscore.ZScore`
+    - `groups` ``(F,)``, `group_weights` ``(GROUPS,)``: see `models.zscore.ZScore`
     - `thresholds` ``(3,)``; `calibration` ``(3, windows)``, sorted
     - `low`, `high` ``(C,)``: where a window's mean is expected, in the channel's unit
     """
@@ -57,7 +73,8 @@ class Baseline:
     version: int
     location: NDArray[np.float32]
     inverse: NDArray[np.float32]
-    inverse_count: float
+    groups: NDArray[np.int8]
+    group_weights: NDArray[np.float64]
     components: NDArray[np.float32]
     weights: NDArray[np.float32]
     residual: float
@@ -93,19 +110,6 @@ class Baseline:
         """Bytes of all arrays."""
         arrays = [np.asarray(getattr(self, f.name)) for f in fields(self)]
         return sum(array.nbytes for array in arrays)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Detectors:
-    scale: Scale
-    z: zscore.ZScore
-    mahalanobis: mahalanobis.Mahalanobis
-    forest: forest.Forest
-
-    def score(self, windows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return scores, shape ``(3, windows)``."""
-        rows = standardize(windows, self.scale)
-        return np.stack([self.z.score(rows), self.mahalanobis.score(rows), self.forest.score(rows)])
 
 
 def fit_baseline(
@@ -155,48 +159,54 @@ def _learn(
     version: int,
     quantile: float,
 ) -> Baseline:
-    n = len(windows)
-    whole = _fit(windows, channels, seed)
-    if not whole.scale.spread.any():
+    scale = fit_scale(windows, channels)
+    rows = standardize(windows, scale.location, scale.inverse)
+    if not rows.any():
         raise CannotLearn("no scored channel moved in the baseline: all are constant or absent")
-    held_out = np.empty((len(DETECTORS), n))
-    edges = np.linspace(0, n, FOLDS + 1).astype(int)
-    for first, end in itertools.pairwise(edges.tolist()):
-        others = np.r_[0 : max(0, first - OVERLAP), min(n, end + OVERLAP) : n]
-        part = _fit(windows[others], channels, seed, trees=FOLD_TREES)
-        held_out[:, first:end] = part.score(windows[first:end])
-    calibration = np.sort(held_out, axis=1).astype(np.float32)
-    low, high = _expected(windows[:, : len(channels)], whole.scale.floor)
+    live = scale.inverse > 0
+    by_zscore = zscore.fit(rows, np.tile(channels.groups(), len(SCORED)), live)
+    by_distance = mahalanobis.fit(rows, live)
+    by_forest = forest.fit(rows, seed=seed)
+    held_out = np.empty((len(DETECTORS), len(rows)))
+    held_out[0] = by_zscore.score(rows)
+    for inside, outside in _folds(len(rows)):
+        held_out[1, inside] = mahalanobis.fit(rows[outside], live).score(rows[inside])
+        part = forest.fit(rows[outside], seed=seed, trees=FOLD_TREES)
+        held_out[2, inside] = part.score(rows[inside])
+    low, high = _expected(windows[:, : len(channels)], scale.floor)
     return Baseline(
         version=version,
-        location=whole.scale.location,
-        inverse=whole.scale.inverse,
-        inverse_count=whole.z.inverse_count,
-        components=whole.mahalanobis.components,
-        weights=whole.mahalanobis.weights,
-        residual=whole.mahalanobis.residual,
-        nodes=whole.forest.nodes,
-        roots=whole.forest.roots,
-        norm=whole.forest.norm,
-        thresholds=np.quantile(calibration, quantile, axis=1).astype(np.float64),
-        calibration=calibration,
+        location=scale.location,
+        inverse=scale.inverse,
+        groups=by_zscore.groups,
+        group_weights=by_zscore.weights,
+        components=by_distance.components,
+        weights=by_distance.weights,
+        residual=by_distance.residual,
+        nodes=by_forest.nodes,
+        roots=by_forest.roots,
+        norm=by_forest.norm,
+        thresholds=np.maximum(_thresholds(held_out, quantile), LEAST_THRESHOLDS),
+        calibration=np.sort(held_out, axis=1).astype(np.float32),
         low=low,
         high=high,
     )
 
 
-def _fit(
-    windows: NDArray[np.float32], channels: ChannelTable, seed: int, *, trees: int = forest.TREES
-) -> _Detectors:
-    scale = fit_scale(windows, channels)
-    rows = standardize(windows, scale)
-    live = scale.inverse > 0
-    return _Detectors(
-        scale,
-        zscore.fit(live),
-        mahalanobis.fit(rows, live),
-        forest.fit(rows, seed=seed, trees=trees),
-    )
+def _folds(n: int) -> Iterator[tuple[slice, NDArray[np.intp]]]:
+    """Yield blocks of windows, and for each the windows that share no tick with it."""
+    edges = np.linspace(0, n, FOLDS + 1).astype(int).tolist()
+    for first, end in itertools.pairwise(edges):
+        yield slice(first, end), np.r_[0 : max(0, first - OVERLAP), min(n, end + OVERLAP) : n]
+
+
+def _thresholds(scores: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
+    """Return the upper ends of the quantiles' confidence intervals, by detector."""
+    apart = scores.shape[1] / (OVERLAP + 1)
+    error = math.sqrt((1.0 + NormalDist().inv_cdf(quantile) ** 2 / 2.0) / apart)
+    spread = np.log(np.maximum(scores, 1e-9)).std(axis=1)
+    widened = np.quantile(scores, quantile, axis=1) * np.exp(CONFIDENCE * error * spread)
+    return np.asarray(widened, np.float64)
 
 
 def _expected(

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 UNSCORED = "agent"
 """Subsystem of what the agent says of itself: recorded, never scored and never blamed."""
@@ -28,3 +34,7 @@ class ChannelTable:
 
     def __len__(self) -> int:
         return len(self.metric)
+
+    def groups(self) -> NDArray[np.int8]:
+        """Return the subsystem of each channel as a number, in order of their names."""
+        return np.unique(self.subsystem, return_inverse=True)[1].astype(np.int8)
