@@ -51,7 +51,7 @@ class LiveDisplay:
 
     def show(self, stack: Stack, picture: Picture) -> None:
         """Draw the picture as it is now."""
-        self._live.update(Screen(stack, picture, time.time_ns() // 1000), refresh=True)
+        self._live.update(Screen(stack, picture, time.monotonic_ns() // 1000), refresh=True)
 
 
 class PlainDisplay:
@@ -95,7 +95,7 @@ class PlainDisplay:
                     self._print(f"{part.name} {part.state}{pid}", now_us)
         if time.monotonic() >= self._next_status:
             self._next_status = time.monotonic() + STATUS_S
-            self._print(status_line(stack, picture, now_us), now_us)
+            self._print(status_line(stack, picture, time.monotonic_ns() // 1000), now_us)
 
     def _print(self, text: str, when_us: int) -> None:
         click.echo(f"{date_time(when_us)}  {text}")
@@ -110,7 +110,7 @@ def status_line(stack: Stack, picture: Picture, now_us: int) -> str:
         flow.append(f"lag {stack.lag_records:.0f} records")
     if stack.latency_p50_s is not None and stack.latency_p99_s is not None:
         p50, p99 = human(stack.latency_p50_s, "s"), human(stack.latency_p99_s, "s")
-        flow.append(f"close to score p50 {p50}, p99 {p99}")
+        flow.append(f"latency p50 {p50}, p99 {p99}")
     costs = [f"{p.name} {_cost(p.usage)}" for p in stack.parts if p.usage is not None]
     hosts = [
         f"{printable(s.host)} {picture.condition(s, now_us)}"

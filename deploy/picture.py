@@ -1,4 +1,7 @@
-"""What is going on, folded from scores and anomalies: no clock, no terminal, no Kafka."""
+"""What is going on, folded from scores and anomalies: no terminal, no Kafka, time an argument.
+
+How long ago something was heard of is measured on the reader's clock: hosts' clocks differ.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,8 @@ class Picture:
     ----------
     opened
         Episodes seen so far.
+    heard_us, news_us
+        When the newest score of a host came, and the newest record of its open episode.
     """
 
     def __init__(self) -> None:
@@ -65,37 +70,43 @@ class Picture:
         self.open: dict[str, Anomaly] = {}
         self.closed: deque[Anomaly] = deque(maxlen=CLOSED_KEPT)
         self.opened = 0
+        self.heard_us: dict[str, int] = {}
+        self.news_us: dict[str, int] = {}
         self._conditions: dict[str, Condition] = {}
         self._closed_until: dict[str, int] = {}
 
-    def apply(self, record: Record) -> HostChanged | EpisodeChanged | None:
-        """Take in one record; return what it changes, if it is worth telling a person."""
+    def apply(self, record: Record, now_us: int) -> HostChanged | EpisodeChanged | None:
+        """Take in a record that came now, in microseconds of a steady clock.
+
+        Returns what it changes, if that is worth telling a person.
+        """
         match record:
             case Score():
-                return self._apply_score(record)
+                return self._apply_score(record, now_us)
             case Anomaly():
-                return self._apply_anomaly(record)
+                return self._apply_anomaly(record, now_us)
             case _:
                 return None
 
     def condition(self, score: Score, now_us: int) -> Condition:
         """Return what a host is in, by its newest score and its episodes."""
-        if now_us - score.end > SILENT_US:
+        if now_us - self.heard_us[score.host] > SILENT_US:
             return Condition.SILENT
         if score.host in self.open:
             return Condition.ANOMALY
         return _OF_STATE[score.state]
 
-    def _apply_score(self, score: Score) -> HostChanged | None:
+    def _apply_score(self, score: Score, now_us: int) -> HostChanged | None:
         newest = self.scores.get(score.host)
         if newest is not None and score.end <= newest.end:
             return None
         self.scores[score.host] = score
+        self.heard_us[score.host] = now_us
         episode = self.open.get(score.host)
         if episode is not None and score.state is State.LEARNING and score.end > episode.latest:
             # A worker that learns this host anew knows nothing of the episode: nobody closes it.
             del self.open[score.host]
-        now = self.condition(score, score.end)
+        now = self.condition(score, now_us)
         before = self._conditions.get(score.host)
         self._conditions[score.host] = now
         # An episode says by itself that it opened or closed.
@@ -103,7 +114,7 @@ class Picture:
             return None
         return HostChanged(score, before, now)
 
-    def _apply_anomaly(self, anomaly: Anomaly) -> EpisodeChanged | None:
+    def _apply_anomaly(self, anomaly: Anomaly, now_us: int) -> EpisodeChanged | None:
         host = anomaly.host
         if anomaly.latest <= self._closed_until.get(host, 0):
             return None
@@ -120,4 +131,5 @@ class Picture:
             self._closed_until[host] = anomaly.latest
         else:
             self.open[host] = anomaly
+            self.news_us[host] = now_us
         return EpisodeChanged(anomaly)

@@ -203,7 +203,7 @@ class Session:
             time.sleep(TICK_S / 5)
         else:
             for record in self._reader.read(TICK_S):
-                change = self.picture.apply(record)
+                change = self.picture.apply(record, time.monotonic_ns() // 1000)
                 if change is not None:
                     self._display.tell(change)
             self._broker.state = PartState.UP if self._reader.connected else PartState.LOST

@@ -128,7 +128,7 @@ def render(
     Parameters
     ----------
     now_us
-        Microseconds since the epoch.
+        Microseconds of the clock that `Picture.apply` was given.
     ascii_only
         Whether the terminal shows nothing beyond ASCII.
     """
@@ -139,7 +139,7 @@ def render(
     hosts = _hosts(stack, picture, now_us, ascii_only=ascii_only)
     closed = [_closed(a) for a in list(picture.closed)[:CLOSED_SHOWN]]
     worst_first = sorted(picture.open.values(), key=lambda a: (-a.severity, a.host))
-    episodes = [_episode(a, now_us) for a in worst_first]
+    episodes = [_episode(a, now_us - picture.news_us[a.host]) for a in worst_first]
     wanted = sum(map(len, episodes)) or 1
     for_hosts = min(len(hosts), max(1, free // 3, free - wanted - len(closed)))
     for_closed = min(len(closed), max(0, free - for_hosts - wanted), CLOSED_SHOWN)
@@ -195,7 +195,7 @@ def _flow(stack: Stack) -> Text:
         line.append(f"   lag {stack.lag_records:.0f} records", style)
     if stack.latency_p50_s is not None and stack.latency_p99_s is not None:
         line.append(
-            f"   close to score p50 {human(stack.latency_p50_s, 's')},"
+            f"   latency p50 {human(stack.latency_p50_s, 's')},"
             f" p99 {human(stack.latency_p99_s, 's')}"
         )
     return line
@@ -247,7 +247,7 @@ def _detail(
         case Condition.LEARNING:
             return _learning(stack, score, ascii_only=ascii_only)
         case Condition.SILENT:
-            return Text(f"no window for {duration((now_us - score.end) / 1e6)}")
+            return Text(f"no window for {duration((now_us - picture.heard_us[score.host]) / 1e6)}")
         case Condition.ABSTAINED:
             return Text(printable(score.reason))
         case Condition.ANOMALY:
@@ -272,10 +272,10 @@ def _learning(stack: Stack, score: Score, *, ascii_only: bool) -> Text:
     return bar
 
 
-def _episode(anomaly: Anomaly, now_us: int) -> list[Text]:
-    """Return the lines of an open episode: what and since when, then its causes."""
-    # The clock ticks between updates of the record.
-    lasted = max(now_us, anomaly.latest) - anomaly.onset
+def _episode(anomaly: Anomaly, quiet_us: int) -> list[Text]:
+    """Return the lines of an open episode that was heard of `quiet_us` ago: what, then causes."""
+    # Time goes on between updates of the record.
+    lasted = anomaly.latest - anomaly.onset + quiet_us
     head = Text.assemble(
         "  ",
         (_cut(anomaly.host, NAME_CELLS), "bold red"),
@@ -283,8 +283,8 @@ def _episode(anomaly: Anomaly, now_us: int) -> list[Text]:
         (subsystem_shares(anomaly), "bold"),
         (f"  ({', '.join(map(printable, anomaly.detectors))})", "dim"),
     )
-    if now_us - anomaly.latest > NEWS_US:
-        head.append(f"  no news for {duration((now_us - anomaly.latest) / 1e6)}", "yellow")
+    if quiet_us > NEWS_US:
+        head.append(f"  no news for {duration(quiet_us / 1e6)}", "yellow")
     channels = anomaly.channels[:CAUSES_SHOWN]
     names = [printable(c.label) for c in channels]
     values = [human(c.value, c.unit) for c in channels]

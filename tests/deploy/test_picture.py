@@ -16,7 +16,7 @@ def test_a_host_goes_from_learning_to_normal_and_says_so_once() -> None:
     picture = Picture()
     learning = [score(end=T0 + i * SECOND, state=State.LEARNING, progress=i / 2) for i in range(2)]
     active = [score(end=T0 + i * SECOND) for i in range(2, 4)]
-    changes = [picture.apply(s) for s in (*learning, *active)]
+    changes = [picture.apply(s, T0) for s in (*learning, *active)]
     assert changes == [
         HostChanged(learning[0], None, Condition.LEARNING),
         None,
@@ -29,15 +29,15 @@ def test_an_episode_opens_goes_on_and_closes() -> None:
     picture = Picture()
     opened, ongoing = anomaly(), anomaly(lasted_s=8, state=ONGOING)
     closed = anomaly(lasted_s=20, state=CLOSED)
-    assert picture.apply(score(end=T0)) is not None
-    assert picture.apply(opened) == EpisodeChanged(opened)
+    assert picture.apply(score(end=T0), T0) is not None
+    assert picture.apply(opened, T0) == EpisodeChanged(opened)
     # The episode has said it: the host's next score does not say it again.
-    assert picture.apply(score(end=T0 + SECOND, flagged=True)) is None
+    assert picture.apply(score(end=T0 + SECOND, flagged=True), T0) is None
     assert picture.condition(picture.scores["node01"], T0) is Condition.ANOMALY
-    assert picture.apply(ongoing) == EpisodeChanged(ongoing)
+    assert picture.apply(ongoing, T0) == EpisodeChanged(ongoing)
     assert picture.open == {"node01": ongoing}
-    assert picture.apply(closed) == EpisodeChanged(closed)
-    assert picture.apply(score(end=T0 + 21 * SECOND)) is None
+    assert picture.apply(closed, T0) == EpisodeChanged(closed)
+    assert picture.apply(score(end=T0 + 21 * SECOND), T0) is None
     assert (picture.open, list(picture.closed), picture.opened) == ({}, [closed], 1)
     assert picture.condition(picture.scores["node01"], T0) is Condition.NORMAL
 
@@ -51,16 +51,16 @@ def test_records_that_come_again_change_nothing() -> None:
         anomaly(lasted_s=20, state=CLOSED),
     ]
     for record in records:
-        assert picture.apply(record) is not None
+        assert picture.apply(record, T0) is not None
     for record in records:
-        assert picture.apply(record) is None
+        assert picture.apply(record, T0) is None
     assert (picture.opened, len(picture.closed), picture.open) == (1, 1, {})
 
 
 def test_a_host_without_windows_is_silent() -> None:
     picture = Picture()
-    picture.apply(anomaly())
-    picture.apply(score())
+    picture.apply(anomaly(), T0)
+    picture.apply(score(), T0)
     newest = picture.scores["node01"]
     assert picture.condition(newest, T0 + SILENT_US) is Condition.ANOMALY
     assert picture.condition(newest, T0 + SILENT_US + 1) is Condition.SILENT
@@ -68,18 +68,18 @@ def test_a_host_without_windows_is_silent() -> None:
 
 def test_an_episode_that_nobody_can_close_ends_when_the_host_is_learned_anew() -> None:
     picture = Picture()
-    picture.apply(anomaly(lasted_s=3))
-    picture.apply(score(end=T0 + 2 * SECOND, state=State.LEARNING))
+    picture.apply(anomaly(lasted_s=3), T0)
+    picture.apply(score(end=T0 + 2 * SECOND, state=State.LEARNING), T0)
     assert "node01" in picture.open, "an old score says nothing of the episode"
-    picture.apply(score(end=T0 + 4 * SECOND, state=State.LEARNING))
+    picture.apply(score(end=T0 + 4 * SECOND, state=State.LEARNING), T0)
     assert picture.open == {}
 
 
 def test_a_newer_episode_takes_the_place_of_one_that_was_never_closed() -> None:
     picture = Picture()
-    picture.apply(anomaly(onset=T0))
+    picture.apply(anomaly(onset=T0), T0)
     newer = anomaly(onset=T0 + 60 * SECOND)
-    picture.apply(newer)
+    picture.apply(newer, T0)
     assert (picture.open, picture.opened) == ({"node01": newer}, 2)
 
 
@@ -100,7 +100,7 @@ def test_whatever_the_order_what_is_closed_stays_closed(records: list[Record]) -
     picture = Picture()
     closed: set[tuple[str, int]] = set()
     for record in records:
-        change = picture.apply(record)
+        change = picture.apply(record, T0)
         if isinstance(change, EpisodeChanged) and change.anomaly.state is CLOSED:
             key = change.anomaly.host, change.anomaly.onset
             assert key not in closed

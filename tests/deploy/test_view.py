@@ -43,7 +43,7 @@ def text(picture: Picture, stack_: Stack | None = None, width: int = 80, height:
 
 def test_a_quiet_machine() -> None:
     picture = Picture()
-    picture.apply(score("node01", NOW))
+    picture.apply(score("node01", NOW), NOW)
     assert text(picture) == (
         """\
 reveal  embedded broker 127.0.0.1:40217  2 min 14 s  Ctrl-C stops
@@ -51,7 +51,7 @@ reveal  embedded broker 127.0.0.1:40217  2 min 14 s  Ctrl-C stops
 broker  up          pid 4711      0.4 % cpu     32 MB
 agent   up          pid 4712      1.2 % cpu     54 MB  958 channels
 worker  starting    pid 4713                   210 MB
-flow    1.0 windows/s   lag 0 records   close to score p50 90 ms, p99 140 ms
+flow    1.0 windows/s   lag 0 records   latency p50 90 ms, p99 140 ms
 
 hosts  1
   node01  normal     score 0.1
@@ -63,13 +63,13 @@ open anomalies  0
 
 def test_a_host_in_every_condition() -> None:
     picture = Picture()
-    picture.apply(score("learns", NOW, state=State.LEARNING, progress=0.5))
-    picture.apply(score("fits", NOW, state=State.LEARNING, progress=1.0))
-    picture.apply(score("abstains", NOW, state=State.ABSTAINED, reason="17 of 30 samples"))
-    picture.apply(score("silent", NOW - 40 * SECOND))
-    picture.apply(score("odd", NOW, detectors=odd("z")))
-    picture.apply(score("sick", NOW))
-    picture.apply(anomaly("sick", NOW - 7 * SECOND))
+    picture.apply(score("learns", NOW, state=State.LEARNING, progress=0.5), NOW)
+    picture.apply(score("fits", NOW, state=State.LEARNING, progress=1.0), NOW)
+    picture.apply(score("abstains", NOW, state=State.ABSTAINED, reason="17 of 30 samples"), NOW)
+    picture.apply(score("silent", NOW), NOW - 40 * SECOND)
+    picture.apply(score("odd", NOW, detectors=odd("z")), NOW)
+    picture.apply(score("sick", NOW), NOW)
+    picture.apply(anomaly("sick", NOW - 7 * SECOND), NOW)
     half = "\N{FULL BLOCK}" * 12 + "\N{LIGHT SHADE}" * 12
     assert text(picture, width=100, height=40).splitlines()[7:14] == [
         "hosts  6  1 anomaly  1 silent  1 abstained  2 learning  1 normal",
@@ -84,8 +84,8 @@ def test_a_host_in_every_condition() -> None:
 
 def test_an_open_anomaly_with_its_causes() -> None:
     picture = Picture()
-    picture.apply(score("node01", NOW))
-    picture.apply(anomaly("node01", NOW - 7 * SECOND))
+    picture.apply(score("node01", NOW), NOW)
+    picture.apply(anomaly("node01", NOW - 7 * SECOND, lasted_s=3), NOW - 4 * SECOND)
     assert text(picture).splitlines()[10:] == [
         "open anomalies  1",
         "  node01  for 7 s, severity 8.4:  storage 81 %, cpu 19 %  (z, forest)",
@@ -98,13 +98,13 @@ def test_an_open_anomaly_with_its_causes() -> None:
 
 def test_an_episode_without_news_says_so() -> None:
     picture = Picture()
-    picture.apply(anomaly(onset=NOW - 60 * SECOND, lasted_s=20))
+    picture.apply(anomaly(onset=NOW - 60 * SECOND, lasted_s=20), NOW - 40 * SECOND)
     assert "no news for 40 s" in text(picture, width=120)
 
 
 def test_closed_ones_stay_in_sight() -> None:
     picture = Picture()
-    picture.apply(anomaly(onset=NOW - 90 * SECOND, lasted_s=21, state=EpisodeState.CLOSED))
+    picture.apply(anomaly(onset=NOW - 90 * SECOND, lasted_s=21, state=EpisodeState.CLOSED), NOW)
     shown = text(picture, width=120).splitlines()
     assert shown[-2] == "closed  1"
     assert shown[-1].endswith(
@@ -122,11 +122,11 @@ def test_what_is_lost_is_in_sight() -> None:
 def test_the_worst_episodes_are_shown_and_none_jumps_when_it_worsens() -> None:
     picture = Picture()
     for i in range(20):
-        picture.apply(anomaly(f"node{i:02}", T0 + i * SECOND, severity=float(100 - i)))
+        picture.apply(anomaly(f"node{i:02}", T0 + i * SECOND, severity=float(100 - i)), NOW)
     before = [line for line in text(picture).splitlines() if ", severity" in line]
     assert before[0].startswith("  node00")
     assert "  and " in text(picture).splitlines()[-1]
-    picture.apply(anomaly("node03", T0 + 3 * SECOND, 9, EpisodeState.ONGOING, severity=500.0))
+    picture.apply(anomaly("node03", T0 + 3 * SECOND, 9, EpisodeState.ONGOING, severity=500.0), NOW)
     after = [line for line in text(picture).splitlines() if ", severity" in line]
     assert [line.split()[0] for line in after] == [line.split()[0] for line in before]
 
@@ -152,11 +152,11 @@ def test_no_line_wraps_and_none_is_too_many(
 ) -> None:
     picture = Picture()
     for i in range(closed):
-        picture.apply(anomaly("zz", T0 - (100 - i) * SECOND, 1, EpisodeState.CLOSED))
+        picture.apply(anomaly("zz", T0 - (100 - i) * SECOND, 1, EpisodeState.CLOSED), NOW)
     for i in range(hosts):
-        picture.apply(score(f"host-with-a-rather-long-name-{i:03}", NOW))
+        picture.apply(score(f"host-with-a-rather-long-name-{i:03}", NOW), NOW)
     for i in range(sick):
-        picture.apply(anomaly(f"host-with-a-rather-long-name-{i:03}", T0 + i))
+        picture.apply(anomaly(f"host-with-a-rather-long-name-{i:03}", T0 + i), NOW)
     lines = render(stack(), picture, NOW, width=width, height=height)
     assert len(lines) <= height
     assert all(line.cell_len <= width for line in lines)
@@ -168,8 +168,8 @@ def test_no_line_wraps_and_none_is_too_many(
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_screen_fills_any_terminal(encoding: str) -> None:
     picture = Picture()
-    picture.apply(score("node01", NOW, state=State.LEARNING, progress=0.5))
-    picture.apply(anomaly("a-host", NOW))
+    picture.apply(score("node01", NOW, state=State.LEARNING, progress=0.5), NOW)
+    picture.apply(anomaly("a-host", NOW), NOW)
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=out, width=40, height=18, force_terminal=True, color_system="standard")
     console.print(Screen(stack(), picture, NOW))
