@@ -34,7 +34,7 @@ LAYOUT = 7
 
 def layout(host: str, fingerprint: int = LAYOUT) -> Layout:
     channels = tuple(
-        Channel(f"m{c}", "", Subsystem.CPU if c < CPU else Subsystem.MEMORY, "percent", Kind.RATE)
+        Channel(f"m{c}", "", Subsystem.CPU if c < CPU else Subsystem.MEMORY, "%", Kind.RATE)
         for c in range(CHANNELS)
     )
     return Layout(host, fingerprint, "", "", 100_000, channels)
