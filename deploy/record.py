@@ -189,7 +189,8 @@ def _progress(
     console: Console, recorder: Recorder, writer: ContainerWriter, topics: RecordedTopics
 ) -> Iterator[Callable[[], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    terminal = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not terminal) as progress:
         task = progress.add_task("recording")
 
         def show() -> None:
@@ -198,7 +199,7 @@ def _progress(
                 text += f"  [red]{escape(topics.trouble)}[/]"
             progress.update(task, description=text)
 
-        if not console.is_terminal:
+        if not terminal:
             click.echo("recording; Ctrl-C ends it", err=True)
         show()
         yield show

@@ -253,7 +253,8 @@ def _publish(
 
 
 def _published(done: Published) -> str:
-    text = f"{done.records:,} records and {done.layouts} layouts, {done.delivered:,} delivered"
+    layouts = count_of(done.layouts, "layout")
+    text = f"{done.records:,} records and {layouts}, {done.delivered:,} delivered"
     if done.records:
         text += f", {duration((done.newest_us - done.first_us) / 1e6)} of telemetry"
     if done.lag_s > 1:
@@ -269,7 +270,13 @@ def _progress(container: Container) -> Iterator[tuple[Show, Show]]:
     """Show how far a file is read; yield what updates that, and what prints a line."""
     console = Console(stderr=not sys.stdout.isatty())
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    with Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
         task = progress.add_task("", total=container.size)
         shown = time.monotonic()
 

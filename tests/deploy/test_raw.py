@@ -143,6 +143,11 @@ def test_ticks_are_on_the_grid_and_records_end_with_the_second() -> None:
     assert all(len(r.timestamps) == 10 for r in host.telemetry[1:-1])
 
 
+def test_the_last_record_need_not_be_full(tmp_path: Path) -> None:
+    _, recorded = replayed(write(tmp_path / "r.avro", QUIET[:25]))
+    assert [len(r.timestamps) for r in Host(recorded, "rank1").telemetry] == [10, 10, 5]
+
+
 def test_a_collapse_leaves_holes_where_no_sample_was() -> None:
     _, recorded = replayed(DATA / "collapse.avro")
     ticks = (Host(recorded, "rank0").ticks - COLLAPSE_S * 1_000_000) / 1e6

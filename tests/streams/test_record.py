@@ -259,6 +259,20 @@ def test_a_layout_that_changes_keeps_the_host_in_order(kept: Kept) -> None:
     assert kept.read() == [("a", None), ("a", 0), ("a", None), ("a", 1), ("a", 2)]
 
 
+def test_of_two_layouts_that_are_missing_each_releases_its_own(kept: Kept) -> None:
+    recorder = Recorder(kept)
+    for n, fingerprint in enumerate((1, 1, 2, 1, 3)):
+        recorder.add(encode(telemetry("a", n, fingerprint)))
+    recorder.add(encode(layout("a", 1)))
+    assert recorder.records == {"a": 2}
+    recorder.add(encode(layout("a", 2)))
+    assert recorder.records == {"a": 4}
+    recorder.finish()
+    assert recorder.missing == {("a", 3)}
+    seconds = [second for _, second in kept.read()]
+    assert seconds == [None, 0, 1, None, 2, 3, 4]
+
+
 def test_telemetry_without_a_layout_is_kept_and_named(kept: Kept) -> None:
     recorder = Recorder(kept)
     for n in range(WAITING_RECORDS + 1):
