@@ -13,8 +13,9 @@ from rich.text import Text
 
 from deploy.health import Usage
 from deploy.picture import EpisodeChanged, HostChanged, Picture
+from deploy.status import PartState, Stack
 from deploy.units import human
-from deploy.view import PartState, Screen, Stack
+from deploy.view import Screen
 from deploy.wording import anomaly_line, clock_time, count_of, date_time, duration, printable
 from schemas.records import EpisodeState, State
 

@@ -17,20 +17,9 @@ from deploy.health import Meter, Recent, scrape
 from deploy.picture import Picture
 from deploy.reader import CONNECT_S, TopicReader
 from deploy.rundir import ADDRESS
-from deploy.view import Part, PartState, Stack
-from deploy.wording import count_of
+from deploy.status import Part, PartState, Stack, describe
 from schemas.topics import ANOMALIES, SCORES
 
-LOSSES = (
-    ("agent", "reveal_agent_missed_ticks_total", "tick", "missed by the agent"),
-    ("agent", "reveal_agent_dropped_messages_total", "record", "dropped by the agent"),
-    ("agent", "reveal_agent_collector_errors_total", "reading", "failed"),
-    ("worker", "reveal_worker_dropped_ticks_total", "tick", "dropped by the worker"),
-    ("worker", "reveal_worker_skipped_records_total", "record", "left the log unread"),
-    ("worker", "reveal_worker_dead_letters_total", "message", "unreadable: see reveal.deadletter"),
-)
-"""Counters that are worth a line when they move: part, metric, what of it, what befell it."""
-AGENT_TICKS = "reveal_agent_ticks_total"
 STOP_S = 5.0
 TICK_S = 0.25
 SAMPLE_S = 2.0
@@ -225,31 +214,7 @@ class Session:
             if watched.meter is not None:
                 watched.part.usage = watched.meter.measure(now)
         self.stack.uptime_s = now - self._began
-        self._describe()
-
-    def _describe(self) -> None:
-        """Put what the worker and the agent say of themselves into the picture."""
-        stack, worker = self.stack, self._recent("worker")
-        stack.windows_per_s = worker.rate("reveal_worker_windows_total")
-        stack.lag_records = worker.latest("reveal_worker_lag_records")
-        stack.latency_p50_s = worker.quantile("reveal_worker_latency_seconds", 0.50)
-        stack.latency_p99_s = worker.quantile("reveal_worker_latency_seconds", 0.99)
-        stack.windows = worker.latest("reveal_worker_windows_total") or 0.0
-        counted = [(self._recent(name), m, thing, fate) for name, m, thing, fate in LOSSES]
-        stack.trouble = tuple(
-            f"{count_of(lost, thing)} {fate} in the last minute"
-            for recent, metric, thing, fate in counted
-            if (lost := recent.grown(metric))
-        )
-        stack.losses = tuple(
-            f"{count_of(lost, thing)} {fate}"
-            for recent, metric, thing, fate in counted
-            if (lost := recent.latest(metric) or 0.0)
-        )
-        agent = self._recent("agent")
-        channels, ticks = agent.latest("reveal_agent_channels"), agent.rate(AGENT_TICKS)
-        if channels is not None and ticks is not None:
-            self._agent.note = f"{channels:.0f} channels, {ticks:.1f} ticks/s"
+        describe(self.stack, agent=self._recent("agent"), worker=self._recent("worker"))
 
     def _recent(self, name: str) -> Recent:
         return next((w.recent for w in self._watched if w.part.name == name), Recent())

@@ -7,14 +7,12 @@ than the terminal has. Nothing is said by colour alone.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from enum import StrEnum
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from deploy.health import Usage
 from deploy.picture import URGENCY, Condition, Picture
+from deploy.status import Part, PartState, Stack
 from deploy.units import human
 from deploy.wording import (
     clock_time,
@@ -31,49 +29,6 @@ CLOSED_SHOWN = 5
 NEWS_US = 15_000_000
 """An open episode is updated every five seconds; without news for so long it says so."""
 NAME_CELLS = 24
-
-
-class PartState(StrEnum):
-    """What a part of the stack is doing."""
-
-    WAITING = "waiting"
-    STARTING = "starting"
-    UP = "up"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    LOST = "not reached"
-
-
-@dataclass(slots=True)
-class Part:
-    """One part of the stack, as it is shown."""
-
-    name: str
-    state: PartState = PartState.WAITING
-    pid: int | None = None
-    usage: Usage | None = None
-    note: str = ""
-
-
-@dataclass(slots=True)
-class Stack:
-    """The parts, and how the data flow through them. What is not known is None."""
-
-    brokers: str
-    embedded: bool
-    parts: tuple[Part, ...]
-    baseline_s: float | None = None
-    uptime_s: float = 0.0
-    windows_per_s: float | None = None
-    lag_records: float | None = None
-    latency_p50_s: float | None = None
-    latency_p99_s: float | None = None
-    trouble: tuple[str, ...] = ()
-    """What was lost in the last minute, each in a few words."""
-    windows: float = 0.0
-    losses: tuple[str, ...] = ()
-    """What was lost since the start."""
 
 
 _PART_STYLE = {

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from deploy.health import Usage
 from deploy.picture import Picture
-from deploy.view import Part, PartState, Screen, Stack, render
+from deploy.status import Part, PartState, Stack
+from deploy.view import Screen, render
 from schemas.records import EpisodeState, State
 from tests.deploy.examples import SECOND, T0, anomaly, odd, score
 
