@@ -6,6 +6,7 @@ telemetry -> windows -> features -> scores -> episodes -> reveal.scores, reveal.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterable
 from typing import Any, cast
@@ -165,4 +166,7 @@ def run(kafka: Kafka, settings: WorkerSettings) -> None:
     use_loop("uvloop")  # a quarter less CPU than asyncio's own
     worker = Worker(create_app(kafka, settings), loglevel="warn", quiet=True)
     worker.spinner = None  # it writes to the terminal that is not its own
+    # What the imports made stays: not to be looked through in the middle of the stream.
+    gc.collect()
+    gc.freeze()
     worker.execute_from_commandline()
