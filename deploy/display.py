@@ -120,7 +120,7 @@ def status_line(stack: Stack, picture: Picture, now_us: int) -> str:
     ]
     if len(picture.scores) > len(hosts):
         hosts.append(f"and {count_of(len(picture.scores) - len(hosts), 'more host')}")
-    anomalies = [f"{len(picture.open)} open"]
+    anomalies = [f"{len(picture.open)} open {'anomaly' if len(picture.open) == 1 else 'anomalies'}"]
     groups = [flow or ["no windows yet"], costs, hosts, anomalies, stack.trouble]
     return "status: " + "; ".join(", ".join(group) for group in groups if group)
 
