@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from deploy.errors import NoBroker
 from deploy.rundir import ViewSettings, find_brokers
+from deploy.wording import count_of
 from schemas.errors import RevealError
 from schemas.flags import with_settings
 from schemas.settings import Kafka, Resolved
@@ -37,7 +38,7 @@ def list_topics(settings: Resolved) -> None:
     found = existing(_admin(brokers), brokers)
     for topic in TOPICS:
         click.echo(
-            f"{topic.name:<20} {topic.partitions:>3} partitions  {_retention(topic):<20}"
+            f"{topic.name:<20} {count_of(topic.partitions, 'partition'):<14}{_retention(topic):<20}"
             f" {topic.purpose:<32} {_compare(topic, found) or 'as it should be'}"
         )
 
@@ -62,7 +63,10 @@ def create(settings: Resolved, replication_factor: int | None) -> None:
         elif topic.name in found:
             click.echo(f"{topic.name}: {_compare(topic, found) or 'there already'}")
         else:
-            click.echo(f"{topic.name}: created, {topic.partitions} partitions, {_retention(topic)}")
+            click.echo(
+                f"{topic.name}: created, {count_of(topic.partitions, 'partition')},"
+                f" {_retention(topic)}"
+            )
     if failed:
         raise TopicsDiffer(f"{len(failed)} of {len(missing)} topics could not be created")
 
@@ -119,7 +123,7 @@ def _compare(topic: Topic, found: Mapping[str, int]) -> str:
 def _retention(topic: Topic) -> str:
     if topic.retention_ms is None:
         return "newest of each key"
-    return f"{topic.retention_ms // 86_400_000} days"
+    return count_of(topic.retention_ms / 86_400_000, "day")
 
 
 def _brokers(settings: Resolved) -> str:

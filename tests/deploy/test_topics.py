@@ -71,7 +71,7 @@ def test_missing_topics_are_created_as_the_table_says(monkeypatch: pytest.Monkey
     assert (telemetry.num_partitions, telemetry.replication_factor) == (16, 3)
     assert telemetry.config == {"cleanup.policy": "delete", "retention.ms": "86400000"}
     lines = output.splitlines()
-    assert f"{TELEMETRY.name}: created, 16 partitions, 1 days" in lines
+    assert f"{TELEMETRY.name}: created, 16 partitions, 1 day" in lines
     assert f"{SCORES.name}: there with 8 partitions, not 16" in lines
     assert f"{LAYOUTS.name}: there already" in lines
 
