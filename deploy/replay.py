@@ -86,7 +86,9 @@ def replay(
     """Compute windows, scores and episodes of RECORDING as fast as this machine can.
 
     RECORDING is what `reveal record` wrote, or a recording of raw kernel files. The outcome is
-    that of a live worker with the same settings. Exit code 1: a part of the file was lost.
+    that of a live worker with the same settings. The time that is printed is the whole loop's,
+    from reading the file on; imports and compiling come before it. Exit code 1: a part of the
+    file was lost.
 
     With --into-topics the telemetry keeps its timestamps. The embedded broker keeps some 5 MB a
     partition: give a --speed at which the worker follows.

@@ -304,6 +304,10 @@ def _records(block: Any) -> Iterator[Recorded]:
         record, end = decode_body(cls, data, at)
         yield Recorded(record, header(cls) + data[at:end])
         at = end
+    if at != len(data):
+        raise InvalidRecord(
+            f"{len(data) - at} bytes after the {block.num_records} records of a block"
+        )
 
 
 def best_codec() -> str:
