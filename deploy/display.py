@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from deploy.health import Usage
-from deploy.picture import EpisodeChanged, HostChanged, Picture
+from deploy.picture import Condition, EpisodeChanged, HostChanged, Picture
 from deploy.status import PartState, Stack
 from deploy.units import human
 from deploy.view import Screen
@@ -113,11 +113,11 @@ def status_line(stack: Stack, picture: Picture, now_us: int) -> str:
         p50, p99 = human(stack.latency_p50_s, "s"), human(stack.latency_p99_s, "s")
         flow.append(f"latency p50 {p50}, p99 {p99}")
     costs = [f"{p.name} {_cost(p.usage)}" for p in stack.parts if p.usage is not None]
-    hosts = [
-        f"{printable(s.host)} {picture.condition(s, now_us)}"
-        + (f" {s.progress:.0%}" if s.state is State.LEARNING else "")
-        for s in list(picture.scores.values())[:3]
-    ]
+    hosts = []
+    for score in list(picture.scores.values())[:3]:
+        condition = picture.condition(score, now_us)
+        progress = f" {score.progress:.0%}" if condition is Condition.LEARNING else ""
+        hosts.append(f"{printable(score.host)} {condition}{progress}")
     if len(picture.scores) > len(hosts):
         hosts.append(f"and {count_of(len(picture.scores) - len(hosts), 'more host')}")
     anomalies = [f"{len(picture.open)} open {'anomaly' if len(picture.open) == 1 else 'anomalies'}"]

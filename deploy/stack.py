@@ -20,7 +20,8 @@ from deploy.rundir import ADDRESS
 from deploy.status import Part, PartState, Stack, describe
 from schemas.topics import ANOMALIES, SCORES
 
-STOP_S = 5.0
+STOP_S = 8.0
+"""More than the agent's own wait for a broker that is away."""
 TICK_S = 0.25
 SAMPLE_S = 2.0
 """Every scrape leaves a socket in TIME_WAIT, which the agent counts: not more than it takes."""
