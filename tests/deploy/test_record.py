@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from confluent_kafka import Producer
 
 from deploy.errors import NoBroker
 from deploy.local import Broker
+from deploy.reader import partition_counts
 from deploy.record import RecordedTopics, record, record_until
 from schemas.codec import encode
 from schemas.records import Channel, Kind, Layout, Subsystem, Telemetry
@@ -174,7 +176,8 @@ def reveal_record(out: Path, brokers: str, *options: str) -> Result:
 
 
 def test_no_broker_is_one_line_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.reader.CONNECT_S", 0.3)
+    brief = partial(partition_counts, timeout_s=0.3)
+    monkeypatch.setattr("deploy.record.partition_counts", brief)
     done = reveal_record(tmp_path / "out.avro", "127.0.0.1:1")
     assert done.exit_code == 2
     assert "no Kafka broker answers at 127.0.0.1:1" in done.stderr

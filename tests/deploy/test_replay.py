@@ -80,7 +80,7 @@ def test_a_fault_in_a_raw_recording_is_found_within_seconds_and_blames_the_netwo
         assert anomaly["latest"] / 1e6 - FAULT_S <= 6
     # The flood is on rank0's own loopback; rank1 sees only what it costs the cores.
     assert first["rank0"]["subsystems"][0]["subsystem"] == "network"
-    assert first["rank0"]["channels"][0]["device"] == "lo"
+    assert "lo" in {c["device"] for c in first["rank0"]["channels"]}
     assert first["rank1"]["subsystems"][0]["subsystem"] == "cpu"
     assert summary["episodes"] == len(opened)
     assert summary["hosts"] == 2

@@ -37,15 +37,15 @@ SETTINGS = WorkerSettings.model_validate({"baseline_seconds": 60})
 
 
 def host(name: str, seconds: int, fault: range = range(0)) -> Iterator[Recorded]:
-    """A layout and seconds of noise; during the fault the network is a hundred times faster."""
+    """A layout and seconds of noise; during the fault the network is ten times faster."""
     layout = Layout(name, 1, "", "", 100_000, CHANNELS)
     yield Recorded(layout, encode(layout))
     random = np.random.default_rng(sum(name.encode()))
     for second in range(seconds):
         stamps = (START + second) * 1_000_000 + 100_000 * np.arange(10, dtype=np.int64)
-        values = random.normal(100, 5, (len(CHANNELS), 10)).astype(np.float32)
+        values = random.normal(1e8, 5e6, (len(CHANNELS), 10)).astype(np.float32)
         if second in fault:
-            values[4:] *= 100
+            values[4:] *= 10
         record = Telemetry(name, 1, second, 100_000, stamps, values)
         yield Recorded(record, encode(record))
 
