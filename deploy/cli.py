@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -27,8 +27,26 @@ COMMANDS = {
 }
 
 
+CLUSTER_PACKAGES = frozenset(
+    ("aiokafka", "faust", "mode", "numba", "sklearn", "threadpoolctl", "uvloop")
+)
+"""What the extra `cluster` brings and a host that runs only the agent does not have."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is called: ``--help`` needs none of them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; one whose packages are not installed says how to get them."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as e:
+            if (e.name or "").partition(".")[0] not in CLUSTER_PACKAGES:
+                raise
+            raise click.ClickException(
+                f"this command needs {e.name}, which comes with the cluster side: "
+                "pip install 'reveal-telemetry[cluster]'"
+            ) from e
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the table's order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,12 +13,14 @@ from click.testing import CliRunner
 
 from deploy.cli import COMMANDS, main
 
+RECORDING = Path(__file__).parent.parent / "data" / "collapse.avro"
 HEAVY = ("faust", "aiokafka", "sklearn", "numba", "numpy", "confluent_kafka", "pydantic", "rich")
 
 
 def test_help_lists_every_command_and_imports_none() -> None:
     code = f"""
 import sys
+from pathlib import Path
 from click.testing import CliRunner
 from deploy.cli import main
 result = CliRunner().invoke(main, ["--help"])
@@ -63,3 +66,24 @@ def test_a_setting_that_cannot_be_is_one_line_and_exit_code_2() -> None:
     assert result.exit_code == 2
     assert len(result.output.strip().splitlines()) == 1
     assert "take" in result.output
+
+
+@pytest.mark.parametrize(
+    ("absent", "arguments"),
+    [("faust", ["worker", "--brokers", "127.0.0.1:9"]), ("numba", ["replay", str(RECORDING)])],
+)
+def test_a_host_with_only_the_agent_is_told_what_to_install(
+    absent: str, arguments: list[str]
+) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+sys.modules[{absent!r}] = None
+from deploy.cli import main
+main({arguments!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert f"needs {absent}" in done.stderr
+    assert "pip install 'reveal-telemetry[cluster]'" in done.stderr
