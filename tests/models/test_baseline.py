@@ -1,0 +1,260 @@
+"""Learning what is normal, and keeping it as bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from models.bank import BaselineBank
+from models.baseline import DETECTORS, Baseline, CannotLearn, fit_baseline
+from models.features import FEATURES
+from tests.models.hosts import table, windows
+
+HOST = table()
+WIDE = table(60)
+
+
+def columns(subsystem: str) -> NDArray[np.intp]:
+    """Return where the means of a subsystem of `WIDE` are."""
+    return np.flatnonzero(np.array(WIDE.subsystem) == subsystem)
+
+
+def fields(baseline: Baseline) -> dict[str, Any]:
+    return {f.name: getattr(baseline, f.name) for f in dataclasses.fields(baseline)}
+
+
+def assert_same(a: Baseline, b: Baseline) -> None:
+    for name, value in fields(a).items():
+        other = getattr(b, name)
+        assert type(value) is type(other), name
+        np.testing.assert_array_equal(np.asarray(value), np.asarray(other), name)
+        if isinstance(value, np.ndarray):
+            assert value.dtype == other.dtype, name
+
+
+@pytest.fixture(scope="module")
+def learned() -> Baseline:
+    return fit_baseline(windows(HOST, 60), HOST, seed=0, version=17)
+
+
+# What is learned
+
+
+def test_fresh_windows_of_a_normal_host_are_rarely_over_a_threshold() -> None:
+    """Held-out scores: those of the training windows would have put far more over it.
+
+    There are more features than windows, where components fit noise.
+    """
+    baseline = fit_baseline(windows(WIDE, 120), WIDE, seed=0, version=1)
+    bank = BaselineBank(len(WIDE))
+    bank.set(0, baseline)
+    scores = bank.score(np.zeros(1000, np.int64), windows(WIDE, 1000, seed=1))
+    assert (scores.over.mean(axis=0) < 0.02).all()
+    assert scores.flagged.mean() < 0.005
+    # p-values of normal windows are about uniform, so their mean is about a half.
+    np.testing.assert_allclose(scores.p_values.mean(axis=0), 0.5, atol=0.15)
+
+
+def test_thresholds_are_not_far_above_what_is_normal() -> None:
+    baseline = fit_baseline(windows(WIDE, 300), WIDE, seed=0, version=1)
+    assert (baseline.thresholds < 1.3 * baseline.calibration[:, -1]).all()
+    assert (baseline.thresholds >= np.median(baseline.calibration, axis=1)).all()
+
+
+def test_a_disk_burst_that_came_once_does_not_hide_a_fault_of_the_cpu() -> None:
+    x = windows(WIDE, 120)
+    x[50:53, columns("storage")] *= 100
+    bank = BaselineBank(len(WIDE))
+    bank.set(0, fit_baseline(x, WIDE, seed=0, version=1))
+    odd = windows(WIDE, 1, seed=1)
+    odd[:, columns("cpu")] *= 2
+    assert bank.score(np.zeros(1, np.int64), odd).over[0, :2].all()
+
+
+def test_a_disk_burst_that_came_in_the_baseline_is_normal() -> None:
+    x = windows(WIDE, 120)
+    x[50:53, columns("storage")] *= 100
+    bank = BaselineBank(len(WIDE))
+    bank.set(0, fit_baseline(x, WIDE, seed=0, version=1))
+    again = windows(WIDE, 1, seed=1)
+    again[:, columns("storage")] *= 100
+    assert not bank.score(np.zeros(1, np.int64), again).flagged[0]
+
+
+def test_a_host_that_hardly_moves_is_not_odd_at_a_twitch() -> None:
+    x = np.zeros((60, len(FEATURES) * len(HOST)), np.float32)
+    x[::7, 0] = 1.0
+    bank = BaselineBank(len(HOST))
+    bank.set(0, fit_baseline(x, HOST, seed=0, version=1))
+    twitch = np.zeros((2, x.shape[1]), np.float32)
+    twitch[0, 7] = 5.0  # events a second where there were none
+    twitch[1, : len(HOST)] = 5000.0
+    assert bank.score(np.zeros(2, np.int64), twitch).flagged.tolist() == [False, True]
+
+
+def test_the_expected_range_is_that_of_the_means_and_its_floor(learned: Baseline) -> None:
+    means = windows(HOST, 60)[:, : len(HOST)]
+    low, high = np.percentile(means, (1, 99), axis=0)
+    floor = 0.05 * means.mean(axis=0)
+    np.testing.assert_allclose(learned.low, low - floor, rtol=1e-3)
+    np.testing.assert_allclose(learned.high, high + floor, rtol=1e-3)
+
+
+def test_what_was_never_negative_is_not_expected_to_be() -> None:
+    x = windows(HOST, 60)
+    x[:, 0] = 0.5
+    x[:, 1] = np.nan
+    baseline = fit_baseline(x, HOST, seed=0, version=1)
+    assert (baseline.low[0], baseline.high[0]) == (0.0, pytest.approx(20.5, abs=6))
+    assert np.isnan([baseline.low[1], baseline.high[1]]).all()
+
+
+def test_the_same_windows_and_seed_give_the_same_baseline(learned: Baseline) -> None:
+    again = fit_baseline(windows(HOST, 60), HOST, seed=0, version=17)
+    assert_same(learned, again)
+    other = fit_baseline(windows(HOST, 60), HOST, seed=1, version=17)
+    assert (other.nodes.shape != again.nodes.shape) or (other.nodes != again.nodes).any()
+
+
+def test_its_size_is_told(learned: Baseline) -> None:
+    assert (learned.channels, learned.windows, learned.version) == (len(HOST), 60, 17)
+    assert learned.nbytes > learned.nodes.nbytes + learned.calibration.nbytes
+    assert learned.calibration.shape == (len(DETECTORS), 60)
+
+
+# What cannot be learned
+
+
+@pytest.mark.parametrize(
+    ("x", "why"),
+    [
+        (windows(HOST, 29), "29 windows are too few to learn from: 30 are needed"),
+        (np.repeat(windows(HOST, 1), 40, axis=0), "all are constant or absent"),
+        (np.full((40, 4 * len(HOST)), np.nan, np.float32), "all are constant or absent"),
+    ],
+)
+def test_it_abstains_with_the_reason(x: NDArray[np.float32], why: str) -> None:
+    with pytest.raises(CannotLearn, match=why):
+        fit_baseline(x, HOST, seed=0, version=1)
+
+
+def test_a_host_of_which_only_the_agent_speaks_cannot_be_learned() -> None:
+    host = table(0, agent=5)
+    with pytest.raises(CannotLearn, match="all are constant or absent"):
+        fit_baseline(windows(host, 40), host, seed=0, version=1)
+
+
+def test_windows_of_another_layout_are_a_mistake_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="do not fit 20 channels"):
+        fit_baseline(windows(table(6), 40), HOST, seed=0, version=1)
+
+
+# Bytes
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    per_subsystem=st.integers(1, 12),
+    count=st.integers(30, 70),
+    seed=st.integers(0, 2**31),
+    version=st.integers(-(2**63), 2**63 - 1),
+)
+def test_bytes_bring_back_the_same_baseline(
+    per_subsystem: int, count: int, seed: int, version: int
+) -> None:
+    host = table(per_subsystem, agent=1)
+    x = windows(host, count, seed=seed)
+    x[:, 1] = np.nan
+    baseline = fit_baseline(x, host, seed=seed % 1000, version=version)
+    data = baseline.to_bytes()
+    assert_same(Baseline.from_bytes(data), baseline)
+    assert Baseline.from_bytes(data).to_bytes() == data
+
+
+def test_nobody_writes_to_a_baseline_that_was_read(learned: Baseline) -> None:
+    read = Baseline.from_bytes(learned.to_bytes())
+    with pytest.raises(ValueError, match="read-only"):
+        read.nodes[0, 0] = 1
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_damaged_bytes_are_refused_or_do_no_harm(learned: Baseline, data: st.DataObject) -> None:
+    whole = learned.to_bytes()
+    damaged = bytearray(whole)
+    if data.draw(st.booleans(), "cut short"):
+        del damaged[data.draw(st.integers(0, len(whole) - 1)) :]
+    else:
+        for _ in range(data.draw(st.integers(1, 3))):
+            damaged[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        read = Baseline.from_bytes(bytes(damaged))
+    except ValueError as e:
+        assert "baseline" in str(e)  # noqa: PT017 - not raising is fine too
+    else:
+        assert_same(read, learned)  # a byte of the archive that means nothing
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 100, b"PK\x03\x04", b"\x80\x04K\x01."])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=rf"not a baseline: {len(data)} bytes that are no npz"):
+        Baseline.from_bytes(data)
+
+
+def forged(baseline: Baseline, **changed: Any) -> bytes:
+    values = fields(baseline) | {"format": np.int64(1)} | changed
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    out = io.BytesIO()
+    np.savez(out, allow_pickle=False, **{n: a for n, a in arrays.items() if a.dtype != object})
+    return out.getvalue()
+
+
+def test_a_forgery_that_changes_nothing_is_read(learned: Baseline) -> None:
+    assert_same(Baseline.from_bytes(forged(learned)), learned)
+
+
+def with_links(baseline: Baseline, place: int, feature: int, left: int) -> NDArray[np.float32]:
+    nodes = baseline.nodes.copy()
+    nodes.view(np.uint16)[place, 2:] = feature, left
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda _: {"format": np.int64(2)}, "baseline of format 2: this release reads format 1"),
+        (lambda _: {"norm": None}, "baseline lacks or has too much: norm"),
+        (lambda _: {"more": 1}, "baseline lacks or has too much: more"),
+        (lambda b: {"low": b.low[:-1]}, "baseline's high has shape"),
+        (lambda b: {"low": b.low[:0], "high": b.high[:0]}, "baseline's low has shape"),
+        (lambda b: {"location": b.location.astype(float)}, "location has shape .* of float64"),
+        (lambda b: {"thresholds": b.thresholds[:2]}, "thresholds has shape"),
+        (lambda b: {"low": b.low[:5], "high": b.high[:5]}, "baseline of 5 channels, 20 features"),
+        (lambda b: {"inverse": b.inverse * np.inf}, "inverse holds values that are not finite"),
+        (lambda b: {"calibration": b.calibration[:, ::-1]}, "calibration is not sorted"),
+        (lambda b: {"groups": b.groups - np.int8(1)}, "groups are not within 0 and 7"),
+        (lambda b: {"groups": b.groups + np.int8(8)}, "groups are not within 0 and 7"),
+        (lambda _: {"norm": 0.0}, "norm is 0.0, not positive"),
+        (lambda b: {"roots": b.roots + np.int32(1)}, "roots do not divide"),
+        (lambda b: {"roots": b.roots[::-1]}, "roots do not divide"),
+        # The first node of the first tree: a feature that is not there, a child that is itself or
+        # in another tree.
+        (lambda b: {"nodes": with_links(b, 0, 20, 1)}, "trees point outside themselves"),
+        (lambda b: {"nodes": with_links(b, 1, 0, 1)}, "trees point outside themselves"),
+        (lambda b: {"nodes": with_links(b, 0, 0, b.roots[1])}, "trees point outside themselves"),
+        (lambda b: {"nodes": with_links(b, 0, 0, b.roots[1] - 1)}, "trees point outside"),
+    ],
+)
+def test_a_baseline_that_cannot_be_scored_with_is_refused(
+    learned: Baseline, change: Callable[[Baseline], dict[str, Any]], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        Baseline.from_bytes(forged(learned, **change(learned)))

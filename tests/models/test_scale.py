@@ -1,0 +1,99 @@
+"""Location, scale and the floor under it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.channels import ChannelTable
+from models.features import FEATURES
+from models.scale import LIMIT, fit_scale, floors, standardize
+from tests.models.hosts import table, windows
+
+GIB = 2.0**30
+
+
+def channels(*rows: tuple[str, str, str, str]) -> ChannelTable:
+    """Rows of metric, subsystem, unit, kind."""
+    metric, subsystem, unit, kind = zip(*rows, strict=True)
+    return ChannelTable(metric, ("",) * len(rows), subsystem, unit, kind)
+
+
+def test_a_level_counts_against_the_largest_of_its_subsystem() -> None:
+    host = channels(
+        ("memory.total", "memory", "B", "gauge"),
+        ("memory.slab", "memory", "B", "gauge"),
+        ("vmstat.nr_slab", "memory", "pages", "gauge"),
+        ("disk.dirty", "storage", "B", "gauge"),
+        ("cpu.procs_running", "cpu", "threads", "gauge"),
+    )
+    level = np.array([64 * GIB, GIB, GIB / 4096, 0.0, 2.0])
+    np.testing.assert_allclose(
+        floors(level, host), [3.2 * GIB, 3.2 * GIB, 3.2 * GIB / 4096, 16 * 2**20, 1.0]
+    )
+
+
+def test_a_rate_counts_against_its_unit_its_level_and_the_busiest_counter() -> None:
+    host = channels(
+        ("net.rx_bytes", "network", "B/s", "rate"),
+        ("net.tx_bytes", "network", "B/s", "rate"),
+        ("tcp.retrans", "network", "segments/s", "rate"),
+        ("tcp.delivered", "network", "/s", "rate"),
+        ("disk.writes", "storage", "requests/s", "rate"),
+        ("cpu.user", "cpu", "%", "rate"),
+        ("disk.write_time", "storage", "ms/s", "rate"),
+    )
+    level = np.array([0.0, 1e9, 0.0, 40_000.0, 0.0, 90.0, 0.0])
+    np.testing.assert_allclose(floors(level, host), [2**18, 5e7, 200, 2000, 20, 4.5, 20])
+
+
+def test_location_and_scale_are_those_of_the_values_that_are_there() -> None:
+    host = table(1)
+    x = windows(host, 50)
+    x[:20, 1] = np.nan
+    x[:30, 2] = np.nan  # more than half
+    scale = fit_scale(x, host)
+    assert scale.location[0] == pytest.approx(x[:, 0].mean(), rel=1e-5)
+    assert 1 / scale.inverse[0] == pytest.approx(x[:, 0].std(), rel=1e-5)
+    assert scale.location[1] == pytest.approx(x[20:, 1].mean(), rel=1e-5)
+    assert scale.inverse[2] == 0
+
+
+def test_a_counter_near_1e9_keeps_its_digits() -> None:
+    host = channels(*((f"m{c}", "network", "B", "gauge") for c in range(2)))
+    x = windows(host, 60, level=0)
+    x[:, 0] = 1e9 + np.arange(60) * 1e8
+    scale = fit_scale(x, host)
+    z = standardize(x, scale.location, scale.inverse)
+    assert z[:, 0].mean() == pytest.approx(0, abs=1e-4)
+    assert z[:, 0].std() == pytest.approx(1, rel=1e-4)
+
+
+def test_averages_over_minutes_and_the_agents_own_figures_are_not_scored() -> None:
+    host = channels(
+        ("cpu.load_1m", "cpu", "threads", "gauge"),
+        ("cpu.procs_running", "cpu", "threads", "gauge"),
+        ("agent.queue", "agent", "records", "gauge"),
+    )
+    scale = fit_scale(windows(host, 40), host)
+    assert (scale.inverse > 0).tolist() == [False, True, False]
+
+
+def test_deviations_are_limited_and_absent_ones_are_0() -> None:
+    one = np.ones(5, np.float32)
+    x = np.array([[1e30, -np.inf, np.nan, 3.0, np.inf]], np.float32)
+    z = standardize(x, one, np.array([1, 1, 1, 2, 0], np.float32))
+    np.testing.assert_array_equal(z, [[LIMIT, -LIMIT, 0, 4, 0]])
+
+
+def test_features_that_are_not_scored_are_not_looked_at() -> None:
+    host = table()
+    x = windows(host, 40)
+    y = x.copy()
+    y[:, FEATURES.index("max") * len(host) :] = 1e9
+    np.testing.assert_array_equal(fit_scale(x, host).inverse, fit_scale(y, host).inverse)
+
+
+def test_columns_of_different_length_are_no_table() -> None:
+    with pytest.raises(ValueError, match=r"differ in length: \[1, 2\]"):
+        ChannelTable(("a", "b"), ("", ""), ("cpu", "cpu"), ("%",), ("rate", "rate"))
