@@ -20,7 +20,6 @@ HEAVY = ("faust", "aiokafka", "sklearn", "numba", "numpy", "confluent_kafka", "p
 def test_help_lists_every_command_and_imports_none() -> None:
     code = f"""
 import sys
-from pathlib import Path
 from click.testing import CliRunner
 from deploy.cli import main
 result = CliRunner().invoke(main, ["--help"])
@@ -77,7 +76,6 @@ def test_a_host_with_only_the_agent_is_told_what_to_install(
 ) -> None:
     code = f"""
 import sys
-from pathlib import Path
 sys.modules[{absent!r}] = None
 from deploy.cli import main
 main({arguments!r})
