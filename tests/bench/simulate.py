@@ -175,12 +175,11 @@ def simulate(
             for host in turn:
                 values = loops[host % PATTERNS][(places[host] + second) % LOOP_SECONDS]
                 column[host] = time.time()
-                producer.produce(
-                    TELEMETRY.name,
-                    prefixes[host] + middle + values,
-                    keys[host],
-                    on_delivery=delivered,
-                )
+                record = prefixes[host] + middle + values
+                try:
+                    producer.produce(TELEMETRY.name, record, keys[host], on_delivery=delivered)
+                except BufferError:  # the broker is seconds behind
+                    failed.value += 1
             producer.poll(0)
         second += 1
     producer.flush()
