@@ -159,7 +159,6 @@ def _step(  # type: ignore[no-untyped-def]  # compiled: records have no type of 
             if host.clean == TO_CLOSE:
                 phase = _CLOSED
                 host.open = False
-                host.seen = 0
         elif flag and _opens(host, stride):
             phase = _OPEN
         else:
