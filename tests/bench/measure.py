@@ -149,9 +149,9 @@ class Result:
     worker_mib: float
 
     @property
-    def host_us(self) -> float:
-        """CPU time of the worker for a second of one host, in microseconds."""
-        return self.cpu["worker"] / self.hosts * 1e6
+    def window_us(self) -> float:
+        """CPU time of the program for a window, that is a second of one host, in microseconds."""
+        return self.cpu["worker"] * self.seconds / max(1, self.windows) * 1e6
 
 
 def gauges(port: int, names: Iterable[str]) -> dict[str, float]:

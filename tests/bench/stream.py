@@ -2,7 +2,7 @@
 
 Simulated hosts (700 channels, 10 Hz, a record a second) and the embedded broker run in processes
 of their own. Beside the worker: the same core around a plain confluent-kafka consumer, and the
-naive program that one writes first, with fewer hosts. What counts is CPU per host.
+naive program that one writes first, with fewer hosts. What counts is CPU per window.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def run(
     port = free_port()
     baseline = str(baseline_seconds)
     return [
-        *run_program(say, "naive", naive_hosts, seconds, ["tests.bench.naive"]),
+        *run_program(say, "naive program", naive_hosts, seconds, ["tests.bench.naive"]),
         *run_program(say, "plain consumer", hosts, seconds, ["tests.bench.plain", baseline]),
         *run_program(
             say, WORKER, hosts, seconds, ["tests.bench.worker", baseline, str(port)], port
@@ -189,9 +189,9 @@ def run(
 
 
 def ratios(results: list[Result]) -> dict[str, float]:
-    """Return what a host costs each program over what it costs the worker, in CPU time."""
+    """Return what a window costs each program over what it costs the worker, in CPU time."""
     how = next(iter(SENDING))
-    cost = {r.program: r.host_us for r in results if r.sending == how}
+    cost = {r.program: r.window_us for r in results if r.sending == how}
     return {name: us / cost[WORKER] for name, us in cost.items()}
 
 
@@ -200,7 +200,16 @@ def table(results: list[Result]) -> Table:
     t = Table(title="3 s windows every second of hosts with 700 channels at 10 Hz")
     for heading in ("program", "hosts send"):
         t.add_column(heading)
-    for heading in ("hosts", "windows/s", "missing", "lag", "CPU", "us/host", "scored p50", "p99"):
+    for heading in (
+        "hosts",
+        "windows/s",
+        "missing",
+        "lag",
+        "CPU",
+        "us/window",
+        "scored p50",
+        "p99",
+    ):
         t.add_column(heading, justify="right")
     for heading in ("arrived p50", "p99", "highest", "fitting", "broker", "simulator", "MiB"):
         t.add_column(heading, justify="right")
@@ -215,7 +224,7 @@ def table(results: list[Result]) -> Table:
             f"{r.missing}",
             f"{r.says['lag']:.0f}" if r.says else "",
             f"{r.cpu['worker']:.0%}",
-            f"{r.host_us:.0f}",
+            f"{r.window_us:.0f}",
             *(f"{1e3 * s:.0f} ms" for s in (*scored, *arrived)),
             *(f"{r.cpu[role]:.0%}" for role in ("fitting", "broker", "simulator")),
             f"{r.worker_mib:.0f}",
@@ -234,7 +243,7 @@ Baselines are learned first; hosts that go round the same simulated pattern shar
 
 @click.command()
 @click.option("--hosts", default=1000, show_default=True, help="Hosts of worker and consumer.")
-@click.option("--naive-hosts", default=50, show_default=True, help="Hosts of the naive program.")
+@click.option("--naive-hosts", default=20, show_default=True, help="Hosts of the naive program.")
 @click.option("--seconds", default=30, show_default=True, help="How long each load is measured.")
 @click.option("--baseline-seconds", default=30, show_default=True, help="How long hosts learn.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -251,7 +260,7 @@ def stream(
         baseline_seconds=baseline_seconds,
     )
     if as_json:
-        plain = {"results": [asdict(r) for r in results], "cpu_per_host_ratio": ratios(results)}
+        plain = {"results": [asdict(r) for r in results], "cpu_per_window_ratio": ratios(results)}
         click.echo(json.dumps({"bench": "stream", **plain}))
         return
     out = Console(width=None if sys.stdout.isatty() else 200)
@@ -262,7 +271,7 @@ def stream(
             out.print(f"{r.program}, {r.sending}: the worker says {r.says}")
     for name, ratio in ratios(results).items():
         if name != WORKER:
-            out.print(f"a host costs the {name} program {ratio:.2f} of what it costs the worker")
+            out.print(f"a window costs the {name} {ratio:.2f} of what it costs the worker")
 
 
 def main(as_json: bool) -> None:
