@@ -3,8 +3,8 @@
 A channel that did not move in the baseline has no deviation of its own: one dropped packet would
 be infinitely odd. So each scale has a floor, in the channel's own unit:
 
-- a level (gauge): a share of the largest level of its subsystem. Caches, slabs and free pages
-  drift on every machine and stay where a load has left them; they count against the whole memory.
+- a level (gauge): a share of the largest level of its subsystem and unit. Levels of memory drift
+  on every machine; they count against all the memory that there is.
 - a rate: an amount per second that is worth a look in its unit, a share of the channel's own
   level and, for events, of the busiest counter of its subsystem: 400 retransmits a second are
   much on an idle host and little among 45,000 segments.
@@ -12,6 +12,8 @@ be infinitely odd. So each scale has a floor, in the channel's own unit:
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,8 +50,18 @@ EVENT_FLOOR = 20.0
 """Events per second: every other unit."""
 EVENT_SHARE = 0.005
 
-LAGGING = ("cpu.load_",)
-"""Metrics that average over minutes: they would hold an episode open long after its cause."""
+NOT_SCORED = (
+    *("memory.mem_free", "memory.buffers", "memory.cached", "memory.active", "memory.inactive"),
+    *("memory.*file*", "memory.slab", "memory.*reclaimable", "memory.direct_map*"),
+    *("vmstat.nr_free_pages*", "vmstat.nr_*file*", "vmstat.nr_slab_reclaimable"),
+    *("vmstat.workingset_nodes", "vmstat.nr_*threshold", "memory.vmalloc_*", "cpu.load_*"),
+)
+"""Patterns of metrics that drift where nothing is wrong: the kernel fills free memory with page
+cache and slabs, and its limits on dirty pages follow. What a workload takes shows in available and
+anonymous memory. The vmalloc range is address space, not memory, and load averages would hold an
+episode open for minutes after its cause."""
+
+_NOT_SCORED = re.compile("|".join(map(fnmatch.translate, NOT_SCORED)))
 
 LIMIT = 1e6
 """No deviation counts for more, so that sums of squares stay finite."""
@@ -90,7 +102,7 @@ def fit_scale(windows: NDArray[np.float32], channels: ChannelTable) -> Scale:
     level = np.where(live, np.abs(location), 0.0)[: len(channels)]
     floor = floors(level, channels)
     scale = np.maximum(deviation, np.tile(floor, len(SCORED)))
-    live &= np.tile(_scored(channels), len(SCORED))
+    live &= np.tile(scored_channels(channels), len(SCORED))
     inverse = np.where(live, 1.0 / scale, 0.0)
     location = np.where(live, location, 0.0)
     return Scale(location.astype(np.float32), inverse.astype(np.float32), floor)
@@ -103,17 +115,17 @@ def floors(level: NDArray[np.float64], channels: ChannelTable) -> NDArray[np.flo
     """
     groups = [_group(c, channels) for c in range(len(channels))]
     largest: dict[tuple[str, str, str], float] = {}
-    for c, group in enumerate(groups):
+    for c in np.flatnonzero(scored_channels(channels)).tolist():
         size = level[c] * BYTES.get(channels.unit[c], 1.0)
-        largest[group] = max(largest.get(group, 0.0), size)
+        largest[groups[c]] = max(largest.get(groups[c], 0.0), size)
     floor = np.empty(len(channels))
     for c, group in enumerate(groups):
         _, kind, unit = group
         if kind == "gauge":
-            least = max(GAUGE_FLOORS.get(unit, GAUGE_FLOOR), GAUGE_SHARE * largest[group])
+            least = max(GAUGE_FLOORS.get(unit, GAUGE_FLOOR), GAUGE_SHARE * largest.get(group, 0.0))
             floor[c] = least / BYTES.get(channels.unit[c], 1.0)
         else:
-            share = EVENT_SHARE * largest[group] if unit == "" else 0.0
+            share = EVENT_SHARE * largest.get(group, 0.0) if unit == "" else 0.0
             floor[c] = max(RATE_FLOORS.get(unit, EVENT_FLOOR), RATE_SHARE * level[c], share)
     return floor
 
@@ -129,14 +141,10 @@ def _group(c: int, channels: ChannelTable) -> tuple[str, str, str]:
     return channels.subsystem[c], kind, unit
 
 
-def _scored(channels: ChannelTable) -> NDArray[np.bool_]:
-    return np.array(
-        [
-            subsystem != UNSCORED and not metric.startswith(LAGGING)
-            for subsystem, metric in zip(channels.subsystem, channels.metric, strict=True)
-        ],
-        bool,
-    )
+def scored_channels(channels: ChannelTable) -> NDArray[np.bool_]:
+    """Return which channels are scored, shape ``(channels,)``."""
+    names = zip(channels.subsystem, channels.metric, strict=True)
+    return np.array([s != UNSCORED and not _NOT_SCORED.match(m) for s, m in names], bool)
 
 
 def scored_width(channels: int) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from models.bank import BaselineBank
 from models.baseline import DETECTORS, Baseline, CannotLearn, fit_baseline
+from models.channels import ChannelTable
 from models.features import FEATURES
 from tests.models.hosts import table, windows
 
@@ -103,6 +104,47 @@ def test_a_host_that_hardly_moves_is_not_odd_at_a_twitch() -> None:
     twitch[0, 7] = 5.0  # events a second where there were none
     twitch[1, : len(HOST)] = 5000.0
     assert bank.score(np.zeros(2, np.int64), twitch).flagged.tolist() == [False, True]
+
+
+def test_page_cache_that_grows_is_normal_and_memory_that_is_taken_is_not() -> None:
+    share = {  # of 64 GiB
+        "mem_total": 1.0,
+        "mem_free": 0.7,
+        "mem_available": 0.9,
+        "cached": 0.2,
+        "inactive_file": 0.1,
+        "active_file": 0.1,
+        "anon_pages": 0.05,
+        "inactive_anon": 0.05,
+        "committed_as": 0.1,
+        "page_tables": 0.001,
+        "shmem": 0.001,
+        "mapped": 0.01,
+    }
+    host = ChannelTable(
+        metric=tuple(f"memory.{name}" for name in share),
+        device=("",) * len(share),
+        subsystem=("memory",) * len(share),
+        unit=("B",) * len(share),
+        kind=("gauge",) * len(share),
+    )
+
+    def levels(*moved: str, by: float = 0.0) -> NDArray[np.float32]:
+        """Return windows in which these grew by a share of all memory, and free memory fell."""
+        means = {name: s + by * (name in moved) for name, s in share.items()}
+        means["mem_free"] -= by
+        x = np.zeros((60, len(FEATURES), len(share)))
+        x[:, 0] = list(means.values())
+        x += np.random.default_rng(0).normal(0, 1e-3, x.shape)
+        return (x.reshape(60, -1) * 64 * 2.0**30).astype(np.float32)
+
+    bank = BaselineBank(len(share))
+    bank.set(0, fit_baseline(levels(), host, seed=0, version=1))
+    slots = np.zeros(60, np.int64)
+    cache = levels("cached", "inactive_file", by=0.6)
+    assert not bank.score(slots, cache).flagged.any()
+    hog = levels("anon_pages", "inactive_anon", "committed_as", by=0.2)
+    assert bank.score(slots, hog).flagged.all()
 
 
 def test_the_expected_range_is_that_of_the_means_and_its_floor(learned: Baseline) -> None:

@@ -21,16 +21,17 @@ def channels(*rows: tuple[str, str, str, str]) -> ChannelTable:
 
 def test_a_level_counts_against_the_largest_of_its_subsystem() -> None:
     host = channels(
-        ("memory.total", "memory", "B", "gauge"),
-        ("memory.slab", "memory", "B", "gauge"),
-        ("vmstat.nr_slab", "memory", "pages", "gauge"),
-        ("disk.dirty", "storage", "B", "gauge"),
+        ("memory.mem_total", "memory", "B", "gauge"),
+        ("memory.anon_pages", "memory", "B", "gauge"),
+        ("vmstat.nr_anon_pages", "memory", "pages", "gauge"),
+        ("memory.vmalloc_total", "memory", "B", "gauge"),  # address space, not memory
+        ("memory.dirty", "storage", "B", "gauge"),
         ("cpu.procs_running", "cpu", "threads", "gauge"),
     )
-    level = np.array([64 * GIB, GIB, GIB / 4096, 0.0, 2.0])
-    np.testing.assert_allclose(
-        floors(level, host), [3.2 * GIB, 3.2 * GIB, 3.2 * GIB / 4096, 16 * 2**20, 1.0]
-    )
+    level = np.array([64 * GIB, GIB, GIB / 4096, 2.0**45, 0.0, 2.0])
+    floor = floors(level, host)
+    wanted = [3.2 * GIB, 3.2 * GIB, 3.2 * GIB / 4096, 16 * 2**20, 1.0]
+    np.testing.assert_allclose(np.delete(floor, 3), wanted)
 
 
 def test_a_rate_counts_against_its_unit_its_level_and_the_busiest_counter() -> None:
@@ -69,14 +70,26 @@ def test_a_counter_near_1e9_keeps_its_digits() -> None:
     assert z[:, 0].std() == pytest.approx(1, rel=1e-4)
 
 
-def test_averages_over_minutes_and_the_agents_own_figures_are_not_scored() -> None:
+def test_what_drifts_where_nothing_is_wrong_is_not_scored() -> None:
     host = channels(
         ("cpu.load_1m", "cpu", "threads", "gauge"),
         ("cpu.procs_running", "cpu", "threads", "gauge"),
         ("agent.queue", "agent", "records", "gauge"),
+        ("memory.mem_free", "memory", "B", "gauge"),
+        ("memory.mem_available", "memory", "B", "gauge"),
+        ("memory.inactive_file", "memory", "B", "gauge"),
+        ("memory.inactive_anon", "memory", "B", "gauge"),
+        ("vmstat.nr_zone_active_file", "memory", "pages", "gauge"),
+        ("vmstat.workingset_refault_file", "memory", "/s", "rate"),
+        ("vmstat.nr_dirty_threshold", "memory", "pages", "gauge"),
     )
-    scale = fit_scale(windows(host, 40), host)
-    assert (scale.inverse > 0).tolist() == [False, True, False]
+    scored = fit_scale(windows(host, 40), host).inverse > 0
+    assert [m for m, s in zip(host.metric, scored.tolist(), strict=True) if s] == [
+        "cpu.procs_running",
+        "memory.mem_available",
+        "memory.inactive_anon",
+        "vmstat.workingset_refault_file",
+    ]
 
 
 def test_deviations_are_limited_and_absent_ones_are_0() -> None:
