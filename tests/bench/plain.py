@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
@@ -20,7 +21,8 @@ from tests.bench.fits import SharedFits
 
 
 def main(baseline_seconds: int, brokers: str) -> None:
-    """Run it until it is killed."""
+    """Run it until it is told to stop."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # and its fitting process with it
     settings = WorkerSettings.model_validate({"baseline_seconds": baseline_seconds})
     to_broker = {"bootstrap.servers": brokers, "log_level": 0}
     layouts = Layouts()
