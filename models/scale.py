@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 SCORED = ("mean",)
 """Features that the detectors see: the first of `FEATURES`.
 
-On our recordings with 120 s to learn from, the deviation, minimum and maximum added false
-episodes (4 times as many with the deviation, 8 times with all) and no detected fault.
+On campaign-a, two hosts, learned from 120 s and from 297 s, false episodes and faults found of 64:
+means 2 and 57, with the deviation 8 and 57, with minimum and maximum as well 17 and 60.
 """
 
 GAUGE_SHARE = 0.05
