@@ -19,7 +19,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev  ## the figures in the README, each beside what it is compared with
+bench: $(VENV)/.dev  ## what everything costs, each beside what it is compared with
 	$(BIN)/python -m tests.bench
 
 clean:

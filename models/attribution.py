@@ -30,8 +30,9 @@ class Blame:
     """A channel that contributes, in its own unit.
 
     `channel` is its place in the row. `value` is the window's mean, expected between `low` and
-    `high`. `statistic` is the feature that deviates most (``"mean"`` or ``"std"``), and
-    `deviation` how far, signed, in the baseline's deviations (which the noise floor holds up).
+    `high`. `statistic` is the feature that deviates most, of those in `models.scale.SCORED`,
+    and `deviation` how far, signed, in the baseline's deviations (which the noise floor holds
+    up).
     """
 
     channel: int

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from models import archive, forest, mahalanobis, zscore
 from models.channels import ChannelTable
 from models.features import FEATURES
-from models.scale import SCORED, fit_scale, standardize
+from models.scale import SCORED, fit_scale, scored_width, standardize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,8 @@ def fit_baseline(
     Parameters
     ----------
     windows
-        Shape ``(windows, len(FEATURES) * channels)``, in order of time; NaN means absent.
+        Shape ``(windows, len(FEATURES) * channels)``, in order of time, or only the first
+        `scored_width(channels)` features, which are those that count; NaN means absent.
     channels
         What the channels are.
     seed
@@ -141,9 +142,9 @@ def fit_baseline(
         Too few windows, or nothing in them that moves.
     """
     n = len(windows)
-    if windows.shape[1:] != (len(FEATURES) * len(channels),):
+    if windows.shape[1] not in (scored_width(len(channels)), len(FEATURES) * len(channels)):
         raise ValueError(
-            f"windows of {windows.shape[1:]} features do not fit {len(channels)} channels"
+            f"windows of {windows.shape[1]} features do not fit {len(channels)} channels"
         )
     if n < LEAST_WINDOWS:
         raise CannotLearn(f"{n} windows are too few to learn from: {LEAST_WINDOWS} are needed")

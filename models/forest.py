@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
-from sklearn.ensemble import IsolationForest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from sklearn.ensemble import IsolationForest
 
 TREES = 100
 SAMPLES = 128
@@ -49,6 +49,9 @@ def fit(z: NDArray[np.float32], *, seed: int, trees: int = TREES) -> Forest:
     if z.shape[1] > MOST_FEATURES:
         raise ValueError(f"{z.shape[1]} features: a forest takes {MOST_FEATURES} at most")
     samples = min(SAMPLES, len(z))
+    # Imported here, so that a worker, which fits in another process, does without.
+    from sklearn.ensemble import IsolationForest
+
     grown = IsolationForest(n_estimators=trees, max_samples=samples, random_state=seed)
     return flatten(grown.fit(z))
 

@@ -50,6 +50,8 @@ from schemas.records import (
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
+LEAST_INTERVAL_US = 1000
+"""No agent samples faster, and what a window holds in memory grows as the interval shrinks."""
 
 _FLOAT, _FUSED, _DETECTOR = struct.Struct("<f"), struct.Struct("<f?"), struct.Struct("<ff?")
 _STATES = {state: long_to_bytes(n) for n, state in enumerate(State)}
@@ -91,7 +93,7 @@ def _telemetry_from_bytes(data: bytes, at: int) -> tuple[Telemetry, int]:
     timestamps, at = read_longs(data, at)
     values, at = read_floats(data, at)
     ticks = len(timestamps)
-    if interval_us <= 0:
+    if interval_us < LEAST_INTERVAL_US:
         raise InvalidRecord(f"telemetry of {host!r}: an interval of {interval_us} us")
     if ticks == 0 or values.size % ticks:
         raise InvalidRecord(f"telemetry of {host!r}: {values.size} values for {ticks} timestamps")

@@ -218,8 +218,11 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def _explain(error: ValidationError, section: str, origins: Mapping[str, str]) -> str:
     lines = []
     for item in error.errors():
-        key = str(item["loc"][0]) if item["loc"] else ""
-        where = origins.get(key, "default")
         what = item["msg"].removeprefix("Value error, ")
+        if not item["loc"]:  # values that do not fit together
+            lines.append(f"[{section}] {what}")
+            continue
+        key = str(item["loc"][0])
+        where = origins.get(key, "default")
         lines.append(f"{section}.{key} = {item['input']!r} (from {where}): {what}")
     return "; ".join(lines)

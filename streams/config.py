@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from schemas.settings import Section
+
+LEAST_WINDOWS = 30
+"""Windows that a baseline needs (`models.baseline`)."""
+MOST_OVERLAP = 3
+"""Windows that may share a tick: thresholds are taken from windows that share none."""
 
 
 class WorkerSettings(Section):
@@ -38,3 +45,17 @@ class WorkerSettings(Section):
     )
     metrics_port: int = Field(0, ge=0, le=65535, description="Prometheus port; 0 is off")
     metrics_host: str = Field("127.0.0.1", description="address of the Prometheus port")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.baseline_seconds * 1000 < LEAST_WINDOWS * self.stride_ms:
+            raise ValueError(
+                f"a baseline of {self.baseline_seconds} s has fewer than {LEAST_WINDOWS} windows "
+                f"at a stride of {self.stride_ms} ms: raise baseline_seconds or lower stride_ms"
+            )
+        if not self.stride_ms <= self.window_ms <= MOST_OVERLAP * self.stride_ms:
+            raise ValueError(
+                f"window_ms has to lie between stride_ms and {MOST_OVERLAP} times stride_ms: "
+                f"{self.window_ms} does not at a stride of {self.stride_ms} ms"
+            )
+        return self

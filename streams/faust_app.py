@@ -15,6 +15,7 @@ Three mends, each for a fault that was reproduced:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import traceback
@@ -55,6 +56,12 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
     async def on_thread_stop(self) -> None:
         self._guard.cancel()
         await super().on_thread_stop()
+
+    def verify_event_path(self, now: float, tp: Any) -> None:
+        # Where the broker has dropped what was to be read next, aiokafka has no position until
+        # it has looked for one, which Faust's check for a livelock does not expect.
+        with contextlib.suppress(AssertionError):
+            super().verify_event_path(now, tp)
 
     async def _look_after_group(self) -> None:
         loop = asyncio.get_running_loop()

@@ -14,9 +14,12 @@ from schemas.errors import InvalidRecord
 from schemas.records import Channel, Layout
 from schemas.topics import LAYOUTS
 
+KEPT = 4
+"""Layouts remembered of each host: its devices come and go, and each time it gets another."""
+
 
 class Layouts:
-    """Every layout seen, by host and fingerprint.
+    """The newest layouts of every host, by fingerprint.
 
     Attributes
     ----------
@@ -24,8 +27,8 @@ class Layouts:
         Messages of the topic that were not layouts.
     """
 
-    def __init__(self, layouts: Mapping[tuple[str, int], Layout] | None = None) -> None:
-        self._layouts = dict(layouts or {})
+    def __init__(self) -> None:
+        self._layouts: dict[str, dict[int, Layout]] = {}
         self.rejected = 0
         self._channels: dict[int, tuple[Channel, ...]] = {}
 
@@ -36,11 +39,15 @@ class Layouts:
         same = self._channels.setdefault(layout.fingerprint, layout.channels)
         if same is not layout.channels and same == layout.channels:
             layout = replace(layout, channels=same)
-        self._layouts[layout.host, layout.fingerprint] = layout
+        known = self._layouts.setdefault(layout.host, {})
+        known.pop(layout.fingerprint, None)
+        known[layout.fingerprint] = layout
+        while len(known) > KEPT:
+            del known[next(iter(known))]
 
     def get(self, host: str, fingerprint: int) -> Layout | None:
         """Return a layout, or None while it has not been seen."""
-        return self._layouts.get((host, fingerprint))
+        return self._layouts.get(host, {}).get(fingerprint)
 
 
 class LayoutReader:
@@ -52,7 +59,6 @@ class LayoutReader:
 
     def __init__(self, config: Mapping[str, Any], layouts: Layouts) -> None:
         self._layouts = layouts
-        self._stop = threading.Event()
         self._consumer = Consumer(
             {**config, "group.id": "reveal-layouts", "enable.auto.commit": False}
         )
@@ -65,14 +71,8 @@ class LayoutReader:
         )
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the reading and close the connection."""
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
-
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while True:  # a daemon thread: it ends with the process
             message = self._consumer.poll(0.2)
             if message is None or message.error():
                 continue  # librdkafka reconnects by itself

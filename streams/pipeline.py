@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from streams.score import Scoring
 
 NO_OFFSET = -1
+FORGET_S = 86_400.0
+"""A host unheard of for so long is forgotten with its baseline, so that memory stays bounded."""
 
 
 class Message(NamedTuple):
@@ -123,6 +125,7 @@ class Pipeline:
             partition.held.append(held)
             try:
                 record = decode_as(Telemetry, message.data)
+                add(record, held)
             except InvalidRecord as e:
                 rejected.append(Rejected(message, str(e)))
                 held.done = True
@@ -130,7 +133,6 @@ class Pipeline:
             held.host = record.host
             heard[record.host] = now
             partition.hosts.add(record.host)
-            add(record, held)
         features, scores, anomalies = self._drain()
         return Outcome(features, scores, anomalies, rejected, self._done(touched))
 
@@ -141,6 +143,19 @@ class Pipeline:
                 if not held.done and now - self._heard.get(held.host, now) >= self.silence_s:
                     held.done = True
         return self._done(self._partitions)
+
+    def forget_silent(self, now: float) -> list[Anomaly]:
+        """Drop hosts that are gone; return the end of episodes that they left open."""
+        anomalies: list[Anomaly] = []
+        for host in [h for h, heard in self._heard.items() if now - heard >= FORGET_S]:
+            del self._heard[host]
+            for held in self.windows.forget(host):
+                held.done = True
+            for partition in self._partitions.values():
+                partition.hosts.discard(host)
+            if self.scoring is not None:
+                anomalies += self.scoring.forget(host)
+        return anomalies
 
     def position(self, partition: int) -> int | None:
         """Return the offset that follows the last message read; None before the first."""
@@ -171,7 +186,6 @@ class Pipeline:
             self.skipped += offset - partition.last - 1
         for host in partition.hosts:
             self.windows.forget(host)
-            self._heard.pop(host, None)
         partition.hosts.clear()
         partition.held.clear()
 

@@ -17,11 +17,14 @@ class WindowBatch:
     """Closed windows of hosts that have the same number of channels, in closing order.
 
     `values` has shape ``(windows, len(FEATURES) * channels)``; `ends` is in microseconds.
+    `clocks` says how often the host's clock had been set back by then: only windows of one
+    clock follow each other.
     """
 
     channels: int
     hosts: tuple[str, ...]
     layouts: tuple[int, ...]
+    clocks: tuple[int, ...]
     starts: Longs
     ends: Longs
     samples: Longs
@@ -46,12 +49,15 @@ class HostRing:
     slot: int
     next_end: int
     newest: int
+    clock: int
     unbroken: int
     """First tick of the run without holes that ends at `newest`."""
     holds: deque[tuple[int, Any]] = field(default_factory=deque)
     """What may be released once no open window starts before the tick beside it."""
     newest_hold: tuple[int, Any] | None = None
     """The newest record's; until when it is needed depends on where the next one begins."""
+    behind: int = 0
+    """Records in a row that lie wholly before the open windows."""
     pending: bool = False
     """A closed window of this host waits for its features."""
 
@@ -104,6 +110,7 @@ class RingGroup:
             self.channels,
             tuple(closed[i][0].name for i in rows),
             tuple(closed[i][0].layout for i in rows),
+            tuple(closed[i][0].clock for i in rows),
             ((ends - lengths) * intervals)[rows],
             (ends * intervals)[rows],
             samples.astype(np.int64)[rows],

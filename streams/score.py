@@ -8,7 +8,7 @@ it holds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from models.bank import BaselineBank, BatchScores
 from models.baseline import DETECTORS, Baseline, CannotLearn, fit_baseline
 from models.channels import ChannelTable
 from models.episode import EpisodeBank, EpisodeEvent, Phase
+from models.scale import scored_width
 from schemas.records import Anomaly, DetectorScore, Floats, Layout, Score, State
 from streams.episode import Episode
 
@@ -36,7 +37,10 @@ class _Model:
     layout: int
     group: _Group
     slot: int
+    clock: int
     last_end: int = 0
+    most_known: int = 0
+    """Channels that had a value in the fullest window so far."""
     learned: list[Floats] = field(default_factory=list)
     version: int = 0
     fitting: Future[Baseline] | None = None
@@ -51,6 +55,7 @@ class _Group:
     """Banks of all hosts with the same number of channels."""
 
     def __init__(self, channels: int) -> None:
+        self.channels = channels
         self.baselines = BaselineBank(channels)
         self.episodes = EpisodeBank()
         self.free: list[int] = []
@@ -107,6 +112,14 @@ class Scoring:
             self._score_round(batch, rows, scores, anomalies)
         return scores, anomalies
 
+    def forget(self, host: str) -> list[Anomaly]:
+        """Drop what is known of a host; return the end of its episode if one is open."""
+        anomalies: list[Anomaly] = []
+        model = self._models.pop(host, None)
+        if model is not None:
+            self._retire(model, anomalies)
+        return anomalies
+
     def _score_round(
         self, batch: WindowBatch, rows: list[int], scores: list[Score], anomalies: list[Anomaly]
     ) -> None:
@@ -114,20 +127,21 @@ class Scoring:
         group = self._group(batch.channels)
         ready: list[int] = []
         models: list[_Model] = []
+        known = np.isfinite(batch.values[:, : batch.channels]).sum(1).tolist()
         for i in rows:
             model = self._model(batch, i, anomalies)
             end = int(batch.ends[i])
             if end <= model.last_end:
                 continue
             model.last_end = end
-            whole = batch.samples[i] >= self._min_share * batch.expected[i]
-            if whole and model.baseline is None:
+            gap = self._gap(model, batch, i, known[i])
+            if not gap and model.baseline is None:
                 self._learn(group, model, batch.values[i], end)
-            if whole and model.baseline is not None:
+            if not gap and model.baseline is not None:
                 ready.append(i)
                 models.append(model)
             else:
-                scores.append(self._unscored(model, batch, i, whole=bool(whole)))
+                scores.append(self._unscored(model, batch, i, gap))
         if ready:
             self._judge(group, batch, ready, models, scores, anomalies)
 
@@ -163,17 +177,26 @@ class Scoring:
                 model.baseline = fitting.result()
             except CannotLearn as e:
                 model.reason = str(e)
+            except BrokenExecutor:
+                raise  # the fitting process is gone: nothing can be learned any more
+            except Exception as e:  # one host's odd data is not the end of all others
+                model.reason = f"its baseline could not be fitted: {e!r}"
             else:
                 group.baselines.set(model.slot, model.baseline)
                 group.episodes.reset(model.slot)
                 return
         if len(model.learned) < self._wanted:
-            model.learned.append(values.copy())
+            model.learned.append(values[: scored_width(group.channels)].copy())
         if len(model.learned) < self._wanted:
             return
         layout = self._layouts.get(model.host, model.layout)
         if layout is None:
             model.reason = "its layout has not been seen yet"
+            return
+        if len(layout.channels) != group.channels:
+            model.reason = (
+                f"its layout has {len(layout.channels)} channels, its telemetry {group.channels}"
+            )
             return
         model.channels = _table(layout)
         model.reason = ""
@@ -186,15 +209,25 @@ class Scoring:
         if model.fitting.done():
             self._learn(group, model, values, end)
 
-    def _unscored(self, model: _Model, batch: WindowBatch, i: int, *, whole: bool) -> Score:
+    def _gap(self, model: _Model, batch: WindowBatch, i: int, known: int) -> str:
+        """Return what is missing from a window for it to be judged; empty when nothing is.
+
+        Absent is not normal: a host whose files cannot be read any more is not well.
+        """
+        samples, expected = int(batch.samples[i]), int(batch.expected[i])
+        if samples < self._min_share * expected:
+            return f"{samples} of {expected} samples"
+        model.most_known = max(model.most_known, known)
+        if known < self._min_share * model.most_known or known == 0:
+            return f"{known} of {model.most_known} channels have a value"
+        return ""
+
+    def _unscored(self, model: _Model, batch: WindowBatch, i: int, gap: str) -> Score:
         """Return the score of a window that is learned from, or that cannot be judged."""
         samples, expected = int(batch.samples[i]), int(batch.expected[i])
         learning = model.baseline is None
-        state, reason = State.LEARNING, ""
-        if not whole:
-            state, reason = State.ABSTAINED, f"{samples} of {expected} samples"
-        elif model.reason:
-            state, reason = State.ABSTAINED, model.reason
+        reason = gap or model.reason
+        state = State.ABSTAINED if reason else State.LEARNING
         progress = 1.0 if model.fitting is not None else len(model.learned) / self._wanted
         return Score(
             host=model.host,
@@ -213,14 +246,16 @@ class Scoring:
 
     def _model(self, batch: WindowBatch, i: int, anomalies: list[Anomaly]) -> _Model:
         """Return what is known of the host of row `i`; another layout starts anew."""
-        host, layout = batch.hosts[i], batch.layouts[i]
+        host, layout, clock = batch.hosts[i], batch.layouts[i], batch.clocks[i]
+        group = self._group(batch.channels)
         model = self._models.get(host)
-        if model is not None and model.layout == layout:
+        if model is not None and model.layout == layout and model.group is group:
+            if model.clock != clock:
+                model.clock, model.last_end = clock, 0
             return model
         if model is not None:
             self._retire(model, anomalies)
-        group = self._group(batch.channels)
-        model = self._models[host] = _Model(host, layout, group, group.take_slot())
+        model = self._models[host] = _Model(host, layout, group, group.take_slot(), clock)
         return model
 
     def _retire(self, model: _Model, anomalies: list[Anomaly]) -> None:

@@ -20,10 +20,14 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from models.features import write_ticks
+from schemas.errors import InvalidRecord
 from schemas.records import Floats, Telemetry
 from streams.rings import HostRing, RingGroup, WindowBatch
 
 T = TypeVar("T")
+
+SET_BACK = 3
+"""Records in a row that lie wholly in the past: they are not late, the clock was set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ class Windows(Generic[T]):
     Attributes
     ----------
     dropped
-        Ticks that went into no window, by reason: ``late``, ``duplicate``, ``off_grid``.
+        Ticks that went into no window, or not into all of theirs, by reason: ``late``,
+        ``duplicate``, ``layout`` (it changed), ``clock`` (it was set back).
     missing
         Ticks that have not come, less those that came late but in time.
     empty
@@ -58,6 +63,7 @@ class Windows(Generic[T]):
         self.empty = 0
         self._hosts: dict[str, HostRing] = {}
         self._groups: dict[tuple[int, int], RingGroup] = {}
+        self._clocks: Counter[str] = Counter()
         self._batches: list[WindowBatch] = []
         self._released: list[T] = []
 
@@ -65,28 +71,47 @@ class Windows(Generic[T]):
         return len(self._hosts)
 
     def add(self, record: Telemetry, token: T) -> None:
-        """Take in a record; the windows that it closes wait for `take`."""
+        """Take in a record; the windows that it closes wait for `take`.
+
+        Raises
+        ------
+        InvalidRecord
+            Its ticks are not on the clock grid, or the grid does not fit the windows'.
+        """
         channels, count = record.values.shape
-        host = self._hosts.get(record.host)
         stamps: list[int] = record.timestamps.tolist()
         interval = record.interval_us
-        first = stamps[0] // interval
-        if (
-            host is None
-            or host.layout != record.layout
+        first, start = stamps[0] // interval, stamps[0]
+        in_a_row = stamps == list(range(start, start + count * interval, interval))
+        if start % interval or not (in_a_row or all(s % interval == 0 for s in stamps)):
+            raise InvalidRecord(f"{record.host!r} sends ticks off the grid of {interval} us")
+        if self.spec.stride_us % interval:
+            raise InvalidRecord(
+                f"{record.host!r} samples every {interval} us, which does not divide the "
+                f"{self.spec.stride_us} us between windows"
+            )
+        host = self._hosts.get(record.host)
+        if host is not None and (
+            host.layout != record.layout
             or host.interval_us != interval
             or host.group.channels != channels
         ):
-            if host is not None:
-                self.forget(record.host)
+            self._count_open("layout", host)
+            self.forget(record.host)
+            host = None
+        if host is not None and self._is_set_back(host, stamps[-1] // interval):
+            self._clocks[record.host] += 1
+            self._count_open("clock", host)
+            self.forget(record.host)
+            host = None
+        if host is None:
             host = self._admit(record, channels, first)
         if host.newest_hold is not None:
             # A worker that starts again at this record builds no window that starts before it.
             # With ticks missing in between, such windows can be open: the record before stays.
             needed, before = host.newest_hold
             host.holds.append((max(needed, _whole_stride(first, host.stride)), before))
-        start = first * interval
-        if stamps[0] == start and stamps == list(range(start, start + count * interval, interval)):
+        if in_a_row:
             last = self._add_run(host, record.values, first, count)
         else:
             last = self._add_scattered(host, record.values, stamps)
@@ -128,7 +153,7 @@ class Windows(Generic[T]):
     def _admit(self, record: Telemetry, channels: int, first: int) -> HostRing:
         spec, interval = self.spec, record.interval_us
         length = max(1, spec.length_us // interval)
-        stride = max(1, spec.stride_us // interval)
+        stride = spec.stride_us // interval
         lateness = spec.lateness_us // interval
         slots = length + lateness + stride + 1
         group = self._groups.get((channels, slots))
@@ -146,6 +171,7 @@ class Windows(Generic[T]):
             group.take_slot(),
             next_end=begin + length,
             newest=first - 1,
+            clock=self._clocks[record.host],
             unbroken=first,
         )
         self._hosts[record.host] = host
@@ -175,19 +201,33 @@ class Windows(Generic[T]):
         return first + count - 1
 
     def _add_scattered(self, host: HostRing, values: Floats, stamps: list[int]) -> int:
-        """Add ticks one by one: late, repeated, out of order or off the grid."""
+        """Add ticks one by one: late, repeated or out of order."""
         last = host.next_end - host.length - 1
         for column, stamp in enumerate(stamps):
-            tick, off = divmod(stamp, host.interval_us)
-            if off:
-                self.dropped["off_grid"] += 1
-            elif tick > host.newest:
+            tick = stamp // host.interval_us
+            if tick > host.newest:
                 one = np.ascontiguousarray(values[:, column : column + 1])
                 last = max(last, self._add_run(host, one, tick, 1))
-            else:
-                if self._add_late(host, values, column, tick):
-                    last = max(last, tick)
+            elif self._add_late(host, values, column, tick):
+                last = max(last, tick)
         return last
+
+    def _is_set_back(self, host: HostRing, last: int) -> bool:
+        """Return whether the host's clock was set back, by the last tick of a record.
+
+        One record from far in the past came late. Several in a row come from a clock that now
+        says so, and would be dropped until it has caught up.
+        """
+        if last >= host.next_end - host.length - host.lateness:
+            host.behind = 0
+            return False
+        host.behind += 1
+        return host.behind >= SET_BACK
+
+    def _count_open(self, reason: str, host: HostRing) -> None:
+        """Count the ticks of windows that will not close."""
+        ticks = host.group.ticks[host.slot]
+        self.dropped[reason] += int((ticks >= host.next_end - host.length).sum())
 
     def _add_late(self, host: HostRing, values: Floats, column: int, tick: int) -> bool:
         group = host.group

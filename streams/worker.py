@@ -42,9 +42,10 @@ TOPIC_OF: dict[type[Record], Topic] = {Features: FEATURES, Score: SCORES, Anomal
 class Publisher:
     """Sends what came out, and returns when the broker has all of it."""
 
-    def __init__(self, app: App, metrics: WorkerMetrics) -> None:
+    def __init__(self, app: App, metrics: WorkerMetrics, window_us: int) -> None:
         self._app = app
         self._metrics = metrics
+        self._window_us = window_us
 
     async def publish(self, outcome: Outcome, clock: float) -> None:
         """Send an outcome; `clock` is now, in seconds since the epoch."""
@@ -70,7 +71,8 @@ class Publisher:
         metrics.dead_letters.inc(len(outcome.rejected))
         for score in outcome.scores:
             metrics.windows.labels(score.state.value).inc()
-            metrics.latency.observe(max(0.0, clock - score.end / 1e6))
+            last_tick_us = score.end - self._window_us / score.expected
+            metrics.latency.observe(clock - last_tick_us / 1e6)
         for anomaly in outcome.anomalies:
             metrics.anomalies.labels(anomaly.state.value).inc()
 
@@ -108,7 +110,9 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
     reader = LayoutReader({"bootstrap.servers": kafka.brokers}, layouts)
     executor = fitting_process()
     pipeline = new_pipeline(settings, layouts, executor)
-    publisher = Publisher(app, metrics)
+    publisher = Publisher(app, metrics, settings.window_ms * 1000)
+    # Offsets are acknowledged in order: the timer must not overtake a batch that is on its way.
+    in_order = asyncio.Lock()
     telemetry = app.topic(
         TELEMETRY.name,
         key_type=bytes,
@@ -127,25 +131,34 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
         take: Any = cast("Any", stream).noack_take  # Faust types it away
         async for events in take(settings.take, within=settings.within_ms / 1000):
             try:
-                began = time.monotonic()
-                messages = [
-                    # A message without a value is no telemetry either, but it is a message.
-                    Message(e.message.partition, e.message.offset, e.value or b"", e)
-                    for e in events
-                ]
-                outcome = pipeline.process(messages, began)
-                metrics.batch.observe(time.monotonic() - began)
-                metrics.records.inc(len(events))
-                await publisher.publish(outcome, time.time())
-                for event in outcome.done:
-                    await stream.ack(event)
+                async with in_order:
+                    began = time.monotonic()
+                    messages = [
+                        # A message without a value is no telemetry either, but it is a message.
+                        Message(e.message.partition, e.message.offset, e.value or b"", e)
+                        for e in events
+                    ]
+                    outcome = pipeline.process(messages, began)
+                    metrics.batch.observe(time.monotonic() - began)
+                    metrics.records.inc(len(events))
+                    await publisher.publish(outcome, time.time())
+                    for event in outcome.done:
+                        await stream.ack(event)
             except Exception:
                 die("a batch failed; it will be read again")
 
     @app.timer(1.0)  # type: ignore[untyped-decorator]
     async def look_around() -> None:
-        for event in pipeline.release_silent(time.monotonic()):
-            event.ack()
+        try:
+            async with in_order:
+                now = time.monotonic()
+                ends = pipeline.forget_silent(now)
+                gone = Outcome([], [], ends, [], pipeline.release_silent(now))
+                await publisher.publish(gone, time.time())
+                for event in gone.done:
+                    event.ack()
+        except Exception:
+            die("what silent hosts leave behind could not be published")
         metrics.refresh(pipeline, layouts)
         assigned = app.consumer.assignment()
         metrics.partitions.set(len(assigned))

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from schemas import codec
-from schemas.codec import HEADER_BYTES, MARKER, decode, decode_as, encode, load_schema
+from schemas.codec import (
+    HEADER_BYTES,
+    LEAST_INTERVAL_US,
+    MARKER,
+    decode,
+    decode_as,
+    encode,
+    load_schema,
+)
 from schemas.errors import InvalidRecord
 from schemas.floats import (
     floats_to_bytes,
@@ -62,7 +70,7 @@ def telemetries(draw: st.DrawFn) -> Telemetry:
         arrays(np.float32, (channels, ticks), elements=st.floats(width=32, allow_infinity=True))
     )
     stamps = draw(arrays(np.int64, ticks, elements=longs))
-    interval = draw(st.integers(1, 2**40))
+    interval = draw(st.integers(LEAST_INTERVAL_US, 2**40))
     return Telemetry(draw(texts), draw(longs), draw(longs), interval, stamps, values)
 
 
@@ -280,7 +288,12 @@ def test_a_lying_length_allocates_nothing() -> None:
 def test_telemetry_whose_values_do_not_fit_its_ticks_is_refused() -> None:
     header = codec._HEADERS[Telemetry]
     plain = {"host": "h", "layout": 1, "seq": 0, "interval_us": 1}
-    for stamps, values, interval in (([1, 2], [1.0] * 3, 1), ([], [1.0], 1), ([1], [1.0], 0)):
+    least = LEAST_INTERVAL_US
+    for stamps, values, interval in (
+        ([1, 2], [1.0] * 3, least),
+        ([], [1.0], least),
+        ([1], [1.0], least - 1),
+    ):
         body = by_fastavro(
             Telemetry, plain | {"timestamps": stamps, "values": values, "interval_us": interval}
         )
@@ -301,5 +314,5 @@ def test_fingerprints_tell_layouts_apart_and_are_stable() -> None:
 
 def test_infinities_and_nan_survive() -> None:
     values = np.array([[math.inf, -math.inf, math.nan, -0.0]], np.float32)
-    r = Telemetry("h", 1, 0, 100, np.arange(4), values)
+    r = Telemetry("h", 1, 0, 100_000, np.arange(4), values)
     assert decode_as(Telemetry, encode(r)).values.tobytes() == values.tobytes()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.codec import encode
 from schemas.records import Features, Telemetry
-from streams.pipeline import Message, Outcome, Pipeline
+from streams.pipeline import FORGET_S, Message, Outcome, Pipeline
 from streams.window import WindowSpec
 
 INTERVAL = 100_000
@@ -163,6 +163,20 @@ def test_a_silent_host_holds_nobody_back_for_ever() -> None:
     # The quiet one comes back in time for its window.
     late = messages([second("quiet", 1), second("quiet", 2)], first=6)
     assert ends(pipeline.process(late, 106.0), "quiet") == [30]
+
+
+def test_a_host_that_is_gone_for_a_day_is_forgotten() -> None:
+    pipeline = new_pipeline()
+    log = messages([second("gone", 0), second("gone", 1), *(second("a", n) for n in range(2))])
+    assert pipeline.process(log, 0.0).done == []
+    day = FORGET_S
+    assert pipeline.process(messages([second("a", 2)], first=4), day).done == []
+    assert pipeline.forget_silent(day - 1) == []
+    assert sorted(pipeline.windows.names()) == ["a", "gone"]
+    assert pipeline.forget_silent(day) == []
+    assert pipeline.windows.names() == ["a"]
+    # What only the forgotten host held is done; what a's open windows need is not.
+    assert pipeline.release_silent(day) == [0, 1, 2]
 
 
 def test_a_host_that_speaks_is_not_silent() -> None:

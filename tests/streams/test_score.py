@@ -46,6 +46,8 @@ def batch(
     lift: float = 0.0,
     samples: int = 30,
     fingerprint: int = LAYOUT,
+    clock: int = 0,
+    known: int = CHANNELS,
 ) -> WindowBatch:
     """Windows by host and second: noise around 20, `lift` more on every CPU channel."""
     values = np.empty((len(rows), len(FEATURES) * CHANNELS), np.float32)
@@ -55,12 +57,14 @@ def batch(
         mean[:CPU] += lift
         std = np.abs(rng.normal(4, 1, CHANNELS))
         values[i] = np.concatenate([mean, std, mean - std, mean + std])
+    values.reshape(len(rows), -1, CHANNELS)[:, :, known:] = np.nan
     ends = np.array([end for _, end in rows], np.int64) * SECOND
     count = len(rows)
     return WindowBatch(
         channels=CHANNELS,
         hosts=tuple(host for host, _ in rows),
         layouts=(fingerprint,) * count,
+        clocks=(clock,) * count,
         starts=ends - 3 * SECOND,
         ends=ends,
         samples=np.full(count, samples),
@@ -180,7 +184,7 @@ def test_constant_data_is_not_learned_from_and_the_reason_is_given() -> None:
     for end in range(1, BASELINE + 5):
         ends = np.array([end * SECOND])
         same = WindowBatch(
-            *(still.channels, still.hosts, still.layouts, ends - 3 * SECOND, ends),
+            *(still.channels, still.hosts, still.layouts, still.clocks, ends - 3 * SECOND, ends),
             *(still.samples, still.expected, still.values),
         )
         scores += stage.score(same)[0]
@@ -210,6 +214,40 @@ def test_another_layout_closes_what_is_open_and_learns_anew() -> None:
     assert scores[0].progress == 1 / BASELINE
 
 
+def test_a_clock_that_was_set_back_starts_another_count() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 11))
+    assert run(stage, range(5, 15)) == ([], [])
+    scores, _ = run(stage, range(5, 15), clock=1)
+    assert [s.end // SECOND for s in scores] == list(range(5, 15))
+
+
+def test_a_window_without_values_is_not_normal() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 1))
+    _, opened = run(stage, range(BASELINE + 1, BASELINE + 5), lift=60.0)
+    for known in (0, 31):
+        scores, events = run(stage, range(BASELINE + 5 + known, BASELINE + 15 + known), known=known)
+        assert {s.state for s in scores} == {State.ABSTAINED}
+        assert {s.reason for s in scores} == {f"{known} of 40 channels have a value"}
+        assert events == [], "what cannot be seen closes nothing"
+    scores, _ = run(stage, range(BASELINE + 60, BASELINE + 62), known=32)
+    assert {s.state for s in scores} == {State.ACTIVE}
+    assert opened
+
+
+def test_telemetry_that_changes_its_channels_under_one_layout_starts_anew() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 1))
+    wide = batch([("a", BASELINE + 1)])
+    narrow = WindowBatch(
+        *(CHANNELS // 2, wide.hosts, wide.layouts, wide.clocks, wide.starts, wide.ends),
+        *(wide.samples, wide.expected, wide.values[:, : len(FEATURES) * CHANNELS // 2]),
+    )
+    (score,), _ = stage.score(narrow)
+    assert (score.state, score.progress) == (State.LEARNING, 1 / BASELINE)
+
+
 class Later(Executor):
     """Keeps what is submitted until it is told to finish."""
 
@@ -236,3 +274,34 @@ def test_windows_go_on_while_a_baseline_is_fitted() -> None:
     later.finish()
     scores, _ = run(stage, range(BASELINE + 5, BASELINE + 7))
     assert {s.state for s in scores} == {State.ACTIVE}
+
+
+def test_a_layout_that_does_not_fit_the_telemetry_is_a_reason_not_a_crash() -> None:
+    layouts = Layouts()
+    short = layout("a")
+    layouts.add(Layout("a", LAYOUT, "", "", 100_000, short.channels[:-1]))
+    stage = Scoring(layouts, InPlace(), baseline_us=BASELINE * SECOND)
+    scores, _ = run(stage, range(1, BASELINE + 3))
+    assert scores[-1].state is State.ABSTAINED
+    assert scores[-1].reason == f"its layout has {CHANNELS - 1} channels, its telemetry {CHANNELS}"
+
+
+def test_a_fit_that_fails_is_a_reason_not_a_crash() -> None:
+    later = Later()
+    stage = scoring("a", executor=later)
+    run(stage, range(1, BASELINE + 1))
+    later.jobs[0][0].set_exception(ZeroDivisionError("no luck"))
+    scores, _ = run(stage, range(BASELINE + 1, BASELINE + 2))
+    assert scores[0].state is State.ABSTAINED
+    assert "no luck" in scores[0].reason
+    assert scores[0].progress == 1 / BASELINE
+
+
+def test_a_host_that_is_forgotten_closes_its_episode_and_starts_anew() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 1))
+    _, opened = run(stage, range(BASELINE + 1, BASELINE + 5), lift=60.0)
+    assert [(a.id, a.state) for a in stage.forget("a")] == [(opened[0].id, EpisodeState.CLOSED)]
+    assert stage.forget("a") == []
+    scores, _ = run(stage, range(BASELINE + 5, BASELINE + 6))
+    assert scores[0].progress == 1 / BASELINE

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.features import FEATURES
+from schemas.errors import InvalidRecord
 from schemas.records import Telemetry
 from streams.window import Windows, WindowSpec
 
@@ -227,28 +229,47 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
     windows.add(record("h", list(range(100))), 0)
     windows.add(record("h", list(range(90, 100))), 1)
     windows.add(record("h", [3, 4]), 2)
-    off = record("h", [100])
-    windows.add(
-        Telemetry("h", 1, 0, INTERVAL, off.timestamps + 1, off.values),
-        3,
-    )
-    assert dict(windows.dropped) == {"duplicate": 10, "late": 2, "off_grid": 1}
-    # They wait their turn behind the record whose ticks are still needed.
-    assert rows(windows)[1] == []
-    windows.add(record("h", list(range(100, 130))), 4)
-    assert rows(windows)[1] == [0, 1, 2, 3]
+    assert dict(windows.dropped) == {"duplicate": 10, "late": 2}
+    # The windows that end at 110 and 120 were open, over ticks 80 to 99.
+    windows.add(record("h", list(range(100, 110)), layout=2), 3)
+    assert windows.dropped["layout"] == 20
 
 
-def test_a_record_stays_while_a_hole_behind_it_is_in_an_open_window() -> None:
+@pytest.mark.parametrize(
+    ("stamps", "interval", "said"),
+    [
+        ([100_001], 100_000, "off the grid of 100000 us"),
+        ([100_000, 200_001], 100_000, "off the grid of 100000 us"),
+        ([300_000], 300_000, "does not divide the 1000000 us between windows"),
+        ([2_000_000], 2_000_000, "does not divide"),
+    ],
+)
+def test_ticks_that_fit_no_window_are_refused(stamps: list[int], interval: int, said: str) -> None:
     windows: Windows[int] = Windows(SPEC)
-    for n, first in enumerate((0, 10, 21, 30, 40)):  # tick 20 never comes
-        windows.add(record("h", list(range(first, 10 * n + 10))), n)
-    # The window that starts at 20 waits for its hole. A worker that starts again at record 2,
-    # whose first tick is 21, would not build it.
+    values = np.zeros((1, len(stamps)), np.float32)
+    with pytest.raises(InvalidRecord, match=said):
+        windows.add(Telemetry("h", 1, 0, interval, np.array(stamps), values), 0)
+    assert windows.names() == []
+
+
+def test_a_clock_that_ran_ahead_and_is_set_back_darkens_the_host_for_seconds_only() -> None:
+    windows: Windows[int] = Windows(SPEC)
+    hour = 36_000
+    seconds = [*range(10), hour // 10, *range(10, 30)]
+    for token, s in enumerate(seconds):
+        windows.add(record("h", list(range(10 * s, 10 * s + 10))), token)
     got, released = rows(windows)
-    assert [end for end, *_ in got["h"]] == [30, 40]
-    assert released == [0]
-    windows.add(record("h", list(range(50, 60))), 5)
-    got, released = rows(windows)
-    assert [(end, n) for end, n, _ in got["h"]] == [(50, 29), (60, 30)]
-    assert released == [1, 2, 3]
+    whole = [end for end, samples, _ in got["h"] if samples == LENGTH]
+    # The clock is believed to be back with the third record that says so, second 12.
+    assert whole == [*range(30, 101, 10), *range(150, 301, 10)]
+    assert windows.dropped["late"] == 20
+    # Nothing from before is held for the hour to come.
+    assert released == list(range(len(seconds) - 2))
+
+
+def test_one_late_record_is_not_a_clock_set_back() -> None:
+    windows: Windows[int] = Windows(SPEC)
+    for token, s in enumerate([*range(20), 3, 20, 3, 21, 3, 22]):
+        windows.add(record("h", list(range(10 * s, 10 * s + 10))), token)
+    assert [end for end, *_ in rows(windows)[0]["h"]] == list(range(30, 231, 10))
+    assert windows.dropped["late"] == 30
