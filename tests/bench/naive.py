@@ -39,9 +39,16 @@ def fitted_forest(channels: int = 700, windows: int = 250) -> IsolationForest:
     return IsolationForest(n_estimators=100, random_state=0).fit(np.stack(rows))
 
 
+class App(faust.App):
+    """`faust.App` that writes nothing to disk."""
+
+    def _create_directories(self) -> None:
+        """Keep out of the file system: Faust would make a folder for tables we do not have."""
+
+
 def main(brokers: str) -> None:
     """Run it until it is told to stop."""
-    app = faust.App(
+    app = App(
         "naive",
         broker=f"kafka://{brokers}",
         topic_partitions=PARTITIONS,
