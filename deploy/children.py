@@ -55,7 +55,8 @@ class Child:
         """Start it. It is killed when this process ends, however that happens."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "deploy.tether", str(os.getpid()), *self.command],
+                # -P: a `deploy.py` where the user happens to be is not ours.
+                [sys.executable, "-P", "-m", "deploy.tether", str(os.getpid()), *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -54,7 +54,8 @@ class Broker:
         """
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "deploy.local", "--control"),
+                # -P: a `schemas.py` where the user happens to be is not ours.
+                *(sys.executable, "-P", "-m", "deploy.local", "--control"),
                 *("--nodes", str(self._brokers)),
                 *("--rebalance-delay-ms", str(self._rebalance_delay_ms)),
             ],

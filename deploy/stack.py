@@ -25,6 +25,8 @@ STOP_S = 8.0
 TICK_S = 0.25
 SAMPLE_S = 2.0
 """Every scrape leaves a socket in TIME_WAIT, which the agent counts: not more than it takes."""
+# -P: a `schemas.py` where the user happens to be is not ours.
+_MODULE = (sys.executable, "-P", "-m")
 
 
 class Stopped(Exception):
@@ -237,18 +239,18 @@ class Session:
 
 def broker_command(address_file: Path) -> list[str]:
     """Return how to run the embedded broker."""
-    return [sys.executable, "-m", "deploy.local", "--address-file", str(address_file)]
+    return [*_MODULE, "deploy.local", "--address-file", str(address_file)]
 
 
 def agent_command(brokers: str, metrics_port: int) -> list[str]:
     """Return how to run the agent."""
-    program = [sys.executable, "-m", "producers", "run"]
+    program = [*_MODULE, "producers", "run"]
     return [*program, "--brokers", brokers, *_metrics(metrics_port)]
 
 
 def worker_command(brokers: str, metrics_port: int, baseline_s: int | None) -> list[str]:
     """Return how to run a worker."""
-    program = [sys.executable, "-m", "deploy.cli", "worker"]
+    program = [*_MODULE, "deploy.cli", "worker"]
     baseline = [] if baseline_s is None else ["--baseline-seconds", str(baseline_s)]
     return [*program, "--brokers", brokers, *_metrics(metrics_port), *baseline]
 

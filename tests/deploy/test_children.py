@@ -15,6 +15,8 @@ import pytest
 
 from deploy.children import Child, check, not_ready
 from deploy.errors import PartFailed
+from deploy.local import Broker
+from deploy.stack import agent_command, broker_command, worker_command
 
 TIMEOUT_S = 20.0
 
@@ -154,6 +156,49 @@ time.sleep(600)
     parent.kill()
     parent.communicate()
     await_true(lambda: gone(pid), "an orphan is left")
+
+
+@pytest.fixture
+def hostile_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in a directory with modules of the user's own that bear our names."""
+    for name in ("schemas", "deploy", "producers"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the user')\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_parts_start_beside_modules_of_the_same_names(hostile_directory: Path) -> None:
+    address = hostile_directory / "address"
+    commands = {
+        "broker": broker_command(address),
+        "agent": [*agent_command("b:1", 7), "--help"],
+        "worker": [*worker_command("b:1", 7, None), "--help"],
+    }
+    children = {
+        name: Child(name, command, hostile_directory / f"{name}.log", stop_s=5)
+        for name, command in commands.items()
+    }
+    try:
+        for child in children.values():
+            child.start()
+        await_true(
+            lambda: address.exists() or children["broker"].exit_code is not None, "no broker"
+        )
+        check(children["broker"])
+        await_true(
+            lambda: all(children[n].exit_code is not None for n in ("agent", "worker")), "no help"
+        )
+        for name in ("agent", "worker"):
+            assert children[name].exit_code == 0, children[name].last_words()
+    finally:
+        for child in children.values():
+            child.stop(hurry=lambda: True)
+
+
+@pytest.mark.usefixtures("hostile_directory")
+def test_a_broker_starts_beside_modules_of_the_same_names() -> None:
+    with Broker() as broker:
+        broker.create_topic("mine", 1)
 
 
 def test_a_child_that_comes_too_late_does_not_start() -> None:
