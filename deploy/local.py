@@ -160,12 +160,28 @@ def _listen(cluster: MockCluster, commands: IO[str]) -> None:
             click.echo("ok")
 
 
+def _write_address(file: Path, address: str) -> None:
+    # Renamed into place: who waits for the file never reads half an address.
+    partial = file.with_name(file.name + ".partial")
+    try:
+        partial.write_text(address + "\n", encoding="utf-8")
+        partial.replace(file)
+    except OSError as e:
+        raise NoEmbeddedBroker(f"--address-file {file}: {e.strerror}") from e
+
+
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
 @click.command()
-@click.option("--nodes", default=1, show_default=True, help="Brokers in the cluster.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Brokers in the cluster.",
+)
 @click.option(
     "--rebalance-delay-ms",
     default=500,
@@ -189,10 +205,7 @@ def broker(nodes: int, rebalance_delay_ms: int, address_file: Path | None, contr
         cluster = MockCluster(nodes, rebalance_delay_ms=rebalance_delay_ms)
         cluster.create(TOPICS)
         if address_file is not None:
-            # Renamed into place: who waits for the file never reads half an address.
-            partial = address_file.with_name(address_file.name + ".partial")
-            partial.write_text(cluster.bootstrap + "\n", encoding="utf-8")
-            partial.replace(address_file)
+            _write_address(address_file, cluster.bootstrap)
         click.echo(cluster.bootstrap)
         if control:
             _listen(cluster, sys.stdin)

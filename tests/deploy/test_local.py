@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from deploy import mockcluster
 from deploy.errors import NoEmbeddedBroker
 from deploy.local import Broker
+from deploy.local import broker as run_broker
 from schemas.topics import TOPICS
 
 TIMEOUT_S = 15.0
@@ -106,6 +108,25 @@ def test_a_signal_ends_it_cleanly(stop: signal.Signals, tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, errors) == (0, "")
     assert address.read_text() == printed
+
+
+def test_an_address_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    address = tmp_path / "missing" / "address"
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.local", "--address-file", str(address)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"Error: --address-file {address}: No such file or directory\n"
+
+
+def test_a_cluster_has_at_least_one_broker() -> None:
+    done = CliRunner().invoke(run_broker, ["--nodes", "0"])
+    assert done.exit_code == 2
+    assert "'--nodes': 0 is not in the range x>=1" in done.output
 
 
 def test_it_ends_with_its_input(broker: Broker) -> None:
