@@ -71,6 +71,8 @@ class TopicReader:
                 "group.id": "reveal-view",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 100,
+                # What is next may have been deleted: go on with the oldest, not at the end.
+                "auto.offset.reset": "earliest",
                 # What it would log is said by `NoBroker` and `connected`.
                 "log_level": 0,
                 "error_cb": self._on_error,

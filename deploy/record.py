@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,8 @@ class RecordedTopics:
     ----------
     trouble
         What keeps messages from coming, in Kafka's words; empty while they come.
+    gone
+        Telemetry messages of each partition that the broker deleted before they were read.
 
     Raises
     ------
@@ -54,6 +57,7 @@ class RecordedTopics:
 
     def __init__(self, brokers: str, *, from_start: bool) -> None:
         self.trouble = ""
+        self.gone: Counter[int] = Counter()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": brokers,
@@ -61,6 +65,8 @@ class RecordedTopics:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 100,
+                # What is next may have been deleted: go on with the oldest, not at the end.
+                "auto.offset.reset": "earliest",
                 "log_level": 0,
                 "error_cb": self._on_error,
             }
@@ -77,6 +83,7 @@ class RecordedTopics:
         except BaseException:
             self._consumer.close()
             raise
+        self._next = {p.partition: p.offset for p in self._telemetry}
         self._unread = set(range(counts[LAYOUTS.name]))
         self._consumer.assign(
             [TopicPartition(LAYOUTS.name, p, OFFSET_BEGINNING) for p in self._unread]
@@ -88,11 +95,15 @@ class RecordedTopics:
             error = message.error()
             if error is None:
                 self.trouble = ""
+                if message.topic() == TELEMETRY.name:
+                    self._reach(message)
                 if (value := message.value()) is not None:  # else a layout was withdrawn
                     add(value)
             elif error.code() != KafkaError._PARTITION_EOF:
                 self._on_error(error)
-            elif message.topic() == LAYOUTS.name and message.partition() in self._unread:
+            elif message.topic() == TELEMETRY.name:
+                self._reach(message)
+            elif message.partition() in self._unread:
                 self._unread.discard(message.partition())
                 if not self._unread:
                     self._consumer.incremental_assign(self._telemetry)
@@ -106,6 +117,15 @@ class RecordedTopics:
         ends = TopicPartition(TELEMETRY.name, partition)
         low, high = self._consumer.get_watermark_offsets(ends, CONNECT_S)
         return int(low if from_start else high)
+
+    def _reach(self, message: Any) -> None:
+        """Note where a partition is, and how much it jumped over."""
+        partition, offset = message.partition(), message.offset()
+        # Nothing else takes offsets of this topic: it is not compacted, and nobody sends to it
+        # in transactions.
+        if offset > self._next[partition]:
+            self.gone[partition] += offset - self._next[partition]
+        self._next[partition] = offset if message.error() else offset + 1
 
     def _on_error(self, error: KafkaError) -> None:
         self.trouble = error.str()
@@ -179,7 +199,7 @@ def record(
                     )
         finally:
             topics.close()
-    _report(out, recorder)
+    _report(out, recorder, topics)
     if not recorder.records:
         sys.exit(1)
 
@@ -209,11 +229,16 @@ def _counts(recorder: Recorder) -> str:
     return f"{recorder.records.total():,} records, {count_of(len(recorder.records), 'host')}"
 
 
-def _report(out: Path, recorder: Recorder) -> None:
+def _report(out: Path, recorder: Recorder, topics: RecordedTopics) -> None:
     size = out.stat().st_size / MEGABYTE
     lines = [f"{out}: {_counts(recorder)}, {count_of(recorder.layouts, 'layout')}, {size:.1f} MB"]
     if not recorder.records:
         lines.append("nothing came: is an agent running, and does it use these brokers?")
+    if topics.trouble:
+        lines.append(f"at the end nothing came: {topics.trouble}")
+    if topics.gone:
+        where = ", ".join(f"{n:,} of partition {p}" for p, n in sorted(topics.gone.items()))
+        lines.append(f"the broker deleted messages before they were read: {where}")
     if recorder.rejected:
         lines.append(f"{recorder.rejected:,} messages were left out: {recorder.reason}")
     if recorder.missing:

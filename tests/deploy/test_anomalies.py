@@ -7,11 +7,12 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from deploy.anomalies import json_line
 from deploy.cli import main
@@ -197,3 +198,15 @@ def test_a_reader_notices_that_the_broker_is_away_and_back(broker: Broker) -> No
         publish(broker, score(), topic=SCORES)
         while not reader.connected:
             reader.read(0.1)
+def test_a_reader_whose_place_was_deleted_goes_on_with_the_oldest(broker: Broker) -> None:
+    kept_bytes = 5 * 2**20  # of a partition, by the embedded broker
+    publish(broker, *[b"x" * (kept_bytes // 8)] * 16, topic=SCORES)
+    with TopicReader(broker.bootstrap, [SCORES], from_start=True) as reader:
+        places = [TopicPartition(SCORES.name, p, 0) for p in range(SCORES.partitions)]
+        reader._consumer.assign(places)
+        end = time.monotonic() + TIMEOUT_S
+        while not reader.invalid:
+            reader.read(0.1)
+            assert time.monotonic() < end
+
+

@@ -113,6 +113,39 @@ def test_from_the_start_what_the_topic_holds(
         assert mine == [None, *range(20)]
 
 
+def test_what_was_deleted_before_it_was_read_is_counted(
+    broker: Broker, sender: Sender, tmp_path: Path
+) -> None:
+    """The embedded broker keeps 5 MB of a partition."""
+    topics = RecordedTopics(broker.bootstrap, from_start=False)
+    sender.layout("a")
+    sender.send(TELEMETRY, "a", *[b"x" * 500_000] * 30)
+    sender.seconds("a", 1)
+    recorder = record_some(topics, tmp_path / "out.avro", lambda r: r.records["a"] == 1)
+    assert len(topics.gone) == 1
+    assert topics.gone.total() + recorder.rejected == 30
+    assert topics.gone.total() > 10
+
+
+class GoneTopics(RecordedTopics):
+    def close(self) -> None:
+        self.gone.update({3: 1200, 7: 1})
+        self.trouble = "all brokers down"
+        super().close()
+
+
+def test_the_report_says_what_was_deleted_and_what_kept_messages_from_coming(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.record.RecordedTopics", GoneTopics)
+    said = reveal_record(tmp_path / "out.avro", broker.bootstrap, "--seconds", "0").stderr
+    assert "at the end nothing came: all brokers down\n" in said
+    assert (
+        "the broker deleted messages before they were read: "
+        "1,200 of partition 3, 1 of partition 7\n" in said
+    )
+
+
 def test_a_layout_that_comes_later_is_waited_for(
     broker: Broker, sender: Sender, tmp_path: Path
 ) -> None:
