@@ -43,8 +43,7 @@ def anomalies(
                 elif updates or anomaly.state is not EpisodeState.ONGOING:
                     when = anomaly.onset if anomaly.state is EpisodeState.OPEN else anomaly.latest
                     click.echo(f"{date_time(when)}  {anomaly_line(anomaly)}")
-            if reader.invalid:
-                click.echo(f"{count_of(reader.invalid, 'message')} could not be read", err=True)
+            _say_unreadable(reader.invalid)
     except KeyboardInterrupt:
         pass
 
@@ -66,7 +65,7 @@ def _history(reader: TopicReader) -> list[Anomaly]:
 def _follow(reader: TopicReader, since_start: bool) -> Iterator[Anomaly]:
     if since_start:
         yield from _history(reader)
-    connected = True
+    connected, invalid = True, 0
     while True:
         yield from (r for r in reader.read(POLL_S) if isinstance(r, Anomaly))
         if reader.connected is not connected:
@@ -74,6 +73,13 @@ def _follow(reader: TopicReader, since_start: bool) -> Iterator[Anomaly]:
             click.echo(
                 "the broker is back" if connected else "no broker answers: waiting", err=True
             )
+        _say_unreadable(reader.invalid - invalid)
+        invalid = reader.invalid
+
+
+def _say_unreadable(count: int) -> None:
+    if count:
+        click.echo(f"{count_of(count, 'message')} could not be read", err=True)
 
 
 def _plain(value: object) -> object:

@@ -17,7 +17,7 @@ from deploy.health import Meter, Recent, scrape
 from deploy.picture import Picture
 from deploy.reader import CONNECT_S, TopicReader
 from deploy.rundir import ADDRESS
-from deploy.status import Part, PartState, Stack, describe
+from deploy.status import UNREADABLE, Part, PartState, Stack, describe
 from schemas.topics import ANOMALIES, SCORES
 
 STOP_S = 8.0
@@ -83,6 +83,7 @@ class Session:
         self._environ = environ
         self._watched: list[_Watched] = []
         self._reader: TopicReader | None = None
+        self._view = Recent()
         self._began = time.monotonic()
         self._ends = float("inf")
         self._next_sample = 0.0
@@ -217,7 +218,14 @@ class Session:
             if watched.meter is not None:
                 watched.part.usage = watched.meter.measure(now)
         self.stack.uptime_s = now - self._began
-        describe(self.stack, agent=self._recent("agent"), worker=self._recent("worker"))
+        unreadable = 0 if self._reader is None else self._reader.invalid
+        self._view.add(now, {(UNREADABLE, frozenset()): unreadable})
+        describe(
+            self.stack,
+            agent=self._recent("agent"),
+            worker=self._recent("worker"),
+            view=self._view,
+        )
 
     def _recent(self, name: str) -> Recent:
         return next((w.recent for w in self._watched if w.part.name == name), Recent())

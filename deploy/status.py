@@ -8,6 +8,8 @@ from enum import StrEnum
 from deploy.health import Recent, Usage
 from deploy.wording import count_of
 
+UNREADABLE = "unreadable"
+"""What the view itself counts: messages that it could not read."""
 LOSSES = (
     ("agent", "reveal_agent_missed_ticks_total", "tick", "missed by the agent"),
     ("agent", "reveal_agent_dropped_messages_total", "record", "dropped by the agent"),
@@ -16,6 +18,7 @@ LOSSES = (
     ("worker", "reveal_worker_skipped_records_total", "record", "left the log unread"),
     ("worker", "reveal_worker_dead_letters_total", "message", "unreadable: see reveal.deadletter"),
 )
+    ("view", UNREADABLE, "message", "unreadable and not shown here"),
 """Counters that are worth a line when they move: part, metric, what of it, what befell it."""
 AGENT_TICKS = "reveal_agent_ticks_total"
 
@@ -63,14 +66,14 @@ class Stack:
     """What was lost since the start."""
 
 
-def describe(stack: Stack, *, agent: Recent, worker: Recent) -> None:
-    """Put what the agent and the worker say of themselves into the picture."""
+def describe(stack: Stack, *, agent: Recent, worker: Recent, view: Recent) -> None:
+    """Put what the parts, and the view of them, count into the picture."""
     stack.windows_per_s = worker.rate("reveal_worker_windows_total")
     stack.lag_records = worker.latest("reveal_worker_lag_records")
     stack.latency_p50_s = worker.quantile("reveal_worker_latency_seconds", 0.50)
     stack.latency_p99_s = worker.quantile("reveal_worker_latency_seconds", 0.99)
     stack.windows = worker.latest("reveal_worker_windows_total") or 0.0
-    of = {"agent": agent, "worker": worker}
+    of = {"agent": agent, "worker": worker, "view": view}
     stack.trouble = tuple(
         f"{count_of(lost, thing)} {fate} in the last minute"
         for name, metric, thing, fate in LOSSES

@@ -113,6 +113,10 @@ class Following:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
+    def error_line(self) -> str:
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
     def close_pipe(self) -> None:
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -132,6 +136,18 @@ def test_follow_prints_what_comes_and_ends_quietly_on_ctrl_c(broker: Broker) -> 
     publish(broker, EPISODE[0])
     following = Following(broker, "--since-start")
     assert "node01  opened" in following.line()
+    publish(broker, OTHER)
+    assert "node02  opened" in following.line()
+    assert following.stop() == (0, "")
+
+
+def test_follow_says_when_something_cannot_be_read(broker: Broker) -> None:
+    publish(broker, b"noise", EPISODE[0])
+    following = Following(broker, "--since-start")
+    assert "node01  opened" in following.line()
+    assert following.error_line() == "1 message could not be read\n"
+    publish(broker, b"noise")
+    assert following.error_line() == "1 message could not be read\n"
     publish(broker, OTHER)
     assert "node02  opened" in following.line()
     assert following.stop() == (0, "")
@@ -189,15 +205,6 @@ def test_a_reader_sees_only_what_comes_unless_asked_for_all(broker: Broker) -> N
         assert reader.connected
 
 
-def test_a_reader_notices_that_the_broker_is_away_and_back(broker: Broker) -> None:
-    with TopicReader(broker.bootstrap, [SCORES], from_start=True) as reader:
-        broker.set_down()
-        while reader.connected:
-            reader.read(0.1)
-        broker.set_up()
-        publish(broker, score(), topic=SCORES)
-        while not reader.connected:
-            reader.read(0.1)
 def test_a_reader_whose_place_was_deleted_goes_on_with_the_oldest(broker: Broker) -> None:
     kept_bytes = 5 * 2**20  # of a partition, by the embedded broker
     publish(broker, *[b"x" * (kept_bytes // 8)] * 16, topic=SCORES)
@@ -210,3 +217,12 @@ def test_a_reader_whose_place_was_deleted_goes_on_with_the_oldest(broker: Broker
             assert time.monotonic() < end
 
 
+def test_a_reader_notices_that_the_broker_is_away_and_back(broker: Broker) -> None:
+    with TopicReader(broker.bootstrap, [SCORES], from_start=True) as reader:
+        broker.set_down()
+        while reader.connected:
+            reader.read(0.1)
+        broker.set_up()
+        publish(broker, score(), topic=SCORES)
+        while not reader.connected:
+            reader.read(0.1)
