@@ -14,11 +14,12 @@ LOSSES = (
     ("agent", "reveal_agent_missed_ticks_total", "tick", "missed by the agent"),
     ("agent", "reveal_agent_dropped_messages_total", "record", "dropped by the agent"),
     ("agent", "reveal_agent_collector_errors_total", "reading", "failed"),
+    ("agent", "reveal_agent_collector_bad_fields_total", "field", "left empty, not being numbers"),
     ("worker", "reveal_worker_dropped_ticks_total", "tick", "dropped by the worker"),
     ("worker", "reveal_worker_skipped_records_total", "record", "left the log unread"),
     ("worker", "reveal_worker_dead_letters_total", "message", "unreadable: see reveal.deadletter"),
-)
     ("view", UNREADABLE, "message", "unreadable and not shown here"),
+)
 """Counters that are worth a line when they move: part, metric, what of it, what befell it."""
 AGENT_TICKS = "reveal_agent_ticks_total"
 

@@ -81,7 +81,10 @@ class AgentMetrics(Collector):
         yield _gauge("queued_messages", "Messages not acknowledged yet", len(publisher))
         yield _counter("delivered_messages", "Messages acknowledged", publisher.delivered)
         yield _counters("dropped_messages", "Messages given up", "reason", publisher.dropped)
-        yield _counter("payload_bytes", "Bytes sent, before compression", publisher.payload_bytes)
+        yield _counter(
+            *("payload_bytes", "Bytes of messages made, before compression"),
+            publisher.payload_bytes,
+        )
         yield _counter("producer_rebuilds", "Producers replaced", publisher.rebuilt)
 
 

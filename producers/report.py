@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from producers.clock import Grid
 from producers.publisher import Publisher
-from producers.sampler import Sampler
+from producers.sampler import CollectorStats, Sampler
 from producers.source import Collector
 
 SECOND_NS = 1_000_000_000
@@ -84,6 +84,7 @@ class Report:
             {
                 "ticks missed": grid.missed,
                 "clock steps": grid.steps,
+                "fields that were no numbers": sum(s.bad_fields for s in self._stats()),
                 "messages dropped": publisher.dropped.total(),
                 "producers replaced": publisher.rebuilt,
             }
@@ -95,4 +96,7 @@ class Report:
         return {source.problem for source in self._sources if source.problem}
 
     def _failed(self) -> set[str]:
-        return {reason for stats in self._sampler.stats.values() for reason in stats.failures}
+        return {reason for stats in self._stats() for reason in stats.failures}
+
+    def _stats(self) -> Iterable[CollectorStats]:
+        return self._sampler.stats.values()

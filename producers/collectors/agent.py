@@ -23,8 +23,8 @@ class OwnCost:
     cpu_ns
         CPU time of the process so far, all its threads, librdkafka's too.
     missed_ticks, dropped, payload_bytes
-        So far: ticks that were due and not taken, messages given up, bytes sent (before
-        compression).
+        So far: ticks that were due and not taken, messages given up, bytes of messages made,
+        before compression.
     queued
         Messages not acknowledged yet.
     jitter_us

@@ -10,6 +10,7 @@ reveal_agent_channels 678
 reveal_agent_ticks_total {ticks}
 reveal_agent_missed_ticks_total {missed}
 reveal_agent_collector_errors_total{{collector="cpu"}} 1
+reveal_agent_collector_bad_fields_total{{collector="cpu"}} 3
 """
 WORKER = """\
 reveal_worker_windows_total{{state="learning"}} {learned}
@@ -44,10 +45,11 @@ def test_flow_losses_and_notes() -> None:
     assert stack.losses == (
         "6 ticks missed by the agent",
         "1 reading failed",
+        "3 fields left empty, not being numbers",
         "2 ticks dropped by the worker",
+        "2 messages unreadable and not shown here",
     )
 
-        "2 messages unreadable and not shown here",
 
 def test_what_does_not_answer_is_not_known() -> None:
     stack = Stack("", embedded=True, parts=(Part("agent"),))

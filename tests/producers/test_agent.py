@@ -217,6 +217,15 @@ def test_what_is_lost_is_said_once_a_minute_with_its_number() -> None:
     assert len(host.said) == 1
 
 
+def test_fields_that_are_no_numbers_are_lost_too() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+    host.ticks(20)
+    host.numbers.bad_fields = 4
+    host.ticks(600)
+    assert host.said == ["fields that were no numbers: 4"]
+
+
 def test_trouble_does_not_wait_for_what_is_lost() -> None:
     host = Host(1.0)
     host.producers[0].obliging = True
