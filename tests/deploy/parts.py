@@ -55,6 +55,8 @@ if __name__ == "__main__":
     else:
         mood = sys.argv.pop(1)
         stack.STOP_S = 600.0 if mood == "stubborn" else stack.STOP_S
+        if mood == "hasty":
+            stack.CONNECT_S = 0.5  # type: ignore[attr-defined]
         stack.agent_command = lambda brokers, metrics_port: [
             *(*MODULE, "part", "agent", mood, brokers, str(metrics_port))
         ]

@@ -163,13 +163,20 @@ def test_a_kafka_that_is_named_is_used_and_left_running(start: Start, broker: Br
     broker.create_topic("still-there", 1)
 
 
-def test_a_kafka_that_is_not_there_is_one_line(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kafka_that_is_not_there_is_one_line(start: Start) -> None:
+    code, output, errors = finish(start("hasty", "--brokers", "127.0.0.1:1"))
+    assert code == 2
+    assert errors.startswith("Error: no Kafka broker answers at 127.0.0.1:1: ")
+    assert len(errors.splitlines()) == 1
+    assert "broker starting" in output
+    assert pids(output) == [], "nothing is started without a broker"
+
+
+def test_ctrl_c_ends_the_wait_for_a_kafka(start: Start) -> None:
     process = start("well", "--brokers", "127.0.0.1:1")
     read_until(process, "broker starting")
     process.send_signal(signal.SIGINT)
-    assert finish(process)[0] == 0, "while it waits, Ctrl-C works"
+    assert finish(process)[0] == 0
 
 
 def test_a_directory_is_for_one_stack(start: Start) -> None:
@@ -208,11 +215,16 @@ def test_children_get_the_settings_file(start: Start, tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_it_is_a_screen_and_the_terminal_is_restored(tmp_path: Path) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ |= {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-        arguments = ["-m", "tests.deploy.parts", "well", "--run-dir", str(tmp_path)]
-        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.deploy.parts", "well", "--run-dir", str(tmp_path)],
+        stdin=its_end,
+        stdout=its_end,
+        stderr=its_end,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+        start_new_session=True,
+    )
+    os.close(its_end)
     seen = b""
     asked = False
     try:
@@ -226,13 +238,13 @@ def test_on_a_terminal_it_is_a_screen_and_the_terminal_is_restored(tmp_path: Pat
             seen += chunk
             if not asked and b"open anomalies" in seen and b"expected 0-12 MB/s" in seen:
                 asked = True
-                os.write(terminal, b"\x03")
+                process.send_signal(signal.SIGINT)
     finally:
         if not asked:
-            os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
+            process.kill()
+        code = process.wait()
         os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert code == 0
     enter, leave = b"\x1b[?1049h", b"\x1b[?1049l"
     assert seen.count(enter) == seen.count(leave) == 1
     hide_cursor, show_cursor = b"\x1b[?25l", b"\x1b[?25h"
