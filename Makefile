@@ -22,11 +22,13 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev  ## what everything costs, each beside what it is compared with
 	$(BIN)/python -m tests.bench
 
+# What Numba compiled for a bench lies in __pycache__.
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.cluster: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cluster]'
