@@ -1,7 +1,8 @@
 """Where the telemetry comes from: one file for each part of the host, and the table of them.
 
-To add a source of metrics, write one file here and name its `collector` below. A file that is
-text with numbers between labels needs two things, for example::
+To add a source of metrics, write one file here; below, add one import and one line: its
+`collector` in `MACHINE`, or in `NAMESPACE` when each network namespace has its own. A file that
+is text with numbers between labels needs two things, for example::
 
     def plan(text: str) -> Draft:
         draft = Draft()
