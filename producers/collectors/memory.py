@@ -101,7 +101,7 @@ def plan_vmstat(text: str) -> Draft:
         name = words[0]
         level = (name.startswith("nr_") and name not in COUNTED_NR) or name in LEVELS
         unit, scale = ("pages" if level else "/s"), 1
-        if name == "nr_kernel_stack":
+        if name in {"nr_kernel_stack", "nr_shadow_call_stack"}:
             unit = "KiB"
         if name in {"pgpgin", "pgpgout"}:
             unit, scale = "B/s", _KIB  # counted in KiB, whatever their names say

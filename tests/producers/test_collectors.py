@@ -135,6 +135,17 @@ def test_which_numbers_of_vmstat_are_levels(host: Host, values: dict[str, float]
         assert kinds[f"vmstat.{name}"] is Kind.GAUGE, name
 
 
+def test_stacks_are_in_kib() -> None:
+    """mm/vmstat.c has two numbers that count no pages; not every kernel has the second."""
+    host = Host("memory")
+    text = b"nr_free_pages 5\nnr_kernel_stack 3008\nnr_shadow_call_stack 752\n"
+    values = host.read({"proc/vmstat": text})
+    assert channel(host, "vmstat.nr_free_pages").unit == "pages"
+    for name, expected in (("nr_kernel_stack", 3008), ("nr_shadow_call_stack", 752)):
+        assert channel(host, f"vmstat.{name}").unit == "KiB"
+        assert values[f"vmstat.{name}"] == expected
+
+
 @pytest.mark.parametrize(
     ("label", "subsystem"),
     [
