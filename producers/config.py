@@ -18,7 +18,11 @@ class AgentSettings(Section):
     host: str = Field("", description="name of this host; empty: its hostname")
     interval_ms: int = Field(100, ge=10, le=1000, description="sampling interval, milliseconds")
     proc_root: Path = Field(Path("/proc"), description="where the kernel's proc is mounted")
-    sys_root: Path = Field(Path("/sys"), description="where the kernel's sysfs is mounted")
+    sys_root: Path = Field(
+        Path("/sys"),
+        description="where the kernel's sysfs is mounted; for `doctor` only: no collector reads"
+        " it yet",
+    )
     ticks_per_record: int = Field(
         10, ge=1, le=1000, description="ticks in a record, at most; it ends with the second anyway"
     )

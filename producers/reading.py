@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol, Self
 
 _FIRST_BYTES = 65536
@@ -34,9 +34,6 @@ class Reader(Protocol):
 
     def read(self, path: str) -> bytes | Unreadable:
         """Return the whole file as it is now, or why not. Raises nothing."""
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match, sorted; ``*`` stands for part of one name."""
 
 
 @dataclass(slots=True)
@@ -79,12 +76,6 @@ class SystemReader:
                 self._missing[path] = (missing, wait - 1)
                 return missing
         return self._open(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match, sorted."""
-        top, _, rest = pattern.partition("/")
-        root = self._roots[top]
-        return sorted(f"{top}/{p.relative_to(root).as_posix()}" for p in root.glob(rest))
 
     def close(self) -> None:
         """Close every file. A later read opens it again."""
@@ -152,9 +143,3 @@ class MemoryReader:
         """Return the text under this path."""
         text = self.files.get(self.prefix + path)
         return Unreadable(path, "not in the recording", absent=True) if text is None else text
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match, sorted."""
-        depth = pattern.count("/")
-        names = (p.removeprefix(self.prefix) for p in self.files if p.startswith(self.prefix))
-        return sorted(p for p in names if p.count("/") == depth and PurePosixPath(p).match(pattern))

@@ -22,7 +22,6 @@ Doubles: TypeAlias = NDArray[np.float64]
 Derive: TypeAlias = Callable[[Doubles], Doubles]
 
 WRAPS_32 = 2.0**32
-WRAPS_48 = 2.0**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,7 @@ class Field:
     scale
         The level, or the counter's growth per second, times this is in the channel's unit.
     modulus
-        Where the counter wraps to 0, or 0 when it does not: the kernel keeps some in 32 bits, and
-        performance counters have 48.
+        Where the counter wraps to 0, or 0 when it does not: the kernel keeps some in 32 bits.
     """
 
     key: str

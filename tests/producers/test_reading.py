@@ -151,20 +151,10 @@ def test_no_descriptor_is_left_behind(root: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_glob(reader: SystemReader) -> None:
-    pattern = "sys/class/net/*/statistics/rx_bytes"
-    expected = [f"sys/class/net/eth{n}/statistics/rx_bytes" for n in (0, 1)]
-    assert reader.glob(pattern) == expected
-    files = dict.fromkeys([*expected, "sys/class/net/eth0/x/statistics/rx_bytes"], b"")
-    assert MemoryReader(files).glob(pattern) == expected
-    assert reader.glob("sys/class/infiniband/*") == MemoryReader(files).glob("sys/nothing/*") == []
-
-
 def test_memory_with_a_prefix_for_each_host() -> None:
     files = {"rank0:proc/net/dev": b"0", "rank1:proc/net/dev": b"1", "proc/stat": b"s"}
     reader = MemoryReader(files, prefix="rank1:")
     assert reader.read("proc/net/dev") == b"1"
-    assert reader.glob("proc/net/*") == ["proc/net/dev"]
     missing = reader.read("proc/stat")
     assert isinstance(missing, Unreadable)
     assert missing.absent
