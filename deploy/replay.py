@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -95,8 +96,13 @@ def replay(
     """
     if speed is not None and not into_topics:
         raise click.UsageError("--speed goes with --into-topics")
+    origin = click.get_current_context().get_parameter_source("kafka__brokers")
+    if origin is ParameterSource.COMMANDLINE and not into_topics:
+        raise click.UsageError("--brokers goes with --into-topics")
     if into_topics and (as_json or updates or features is not None):
         raise click.UsageError("--into-topics computes nothing: no --json, --updates, --features")
+    if force and features is None:
+        raise click.UsageError("--force goes with --features")
     source = open_recording(recording)
     if into_topics:
         brokers = find_brokers(settings.get("kafka", Kafka), settings.get("view", ViewSettings))

@@ -159,6 +159,9 @@ def test_a_file_that_is_not_there_and_a_speed_without_topics_are_errors(tmp_path
     assert "none.avro cannot be read: No such file" in done.stderr
     assert "--into-topics" in reveal_replay(RAW, "--speed", "2").stderr
     assert "--json" in reveal_replay(RAW, "--into-topics", "--json").stderr
+    assert "--brokers goes with --into-topics" in reveal_replay(RAW, "--brokers", "b:1").stderr
+    for options in ((), ("--into-topics",)):
+        assert "--force goes with --features" in reveal_replay(RAW, "--force", *options).stderr
 
 
 def record_all(broker: Broker, path: Path, records: int) -> None:
