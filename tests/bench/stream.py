@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.local import Broker
+from deploy.stack import free_port
 from tests.bench.measure import Cpu, Latency, Receiver, Result, gauges
 from tests.bench.simulate import REMEMBERED, Fleet, simulate
 
@@ -164,13 +164,6 @@ def run_program(
             ]
         finally:
             receiver.close()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def run(

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from deploy.stack import free_port
 from producers.metrics import AgentMetrics
 from schemas.errors import InvalidSettings
 from tests.producers.hosts import SECOND_NS, Host
@@ -65,13 +66,6 @@ def test_failures_of_a_collector_are_counted() -> None:
     host.numbers.error = OSError("gone")
     host.ticks(4)
     assert samples(host)["reveal_agent_collector_errors_total{numbers}"] == 4
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
 
 
 def test_it_answers_on_its_port() -> None:
