@@ -8,14 +8,26 @@ import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any
 
+import numpy as np
+
+from models.baseline import fit_baseline
+from models.channels import ChannelTable
+from models.scale import scored_width
+
 NICENESS = 10
 
 
 def fitting_process() -> Executor:
-    """Return an executor of one process, which ends when this one does, however that ends."""
-    return ProcessPoolExecutor(
+    """Return an executor of one process, which ends when this one does, however that ends.
+
+    It starts at once, and gets ready: were it to load scikit-learn from disk only when the first
+    host has been learned, that would be the first thing to be noticed on the worker's own host.
+    """
+    executor = ProcessPoolExecutor(
         1, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare
     )
+    executor.submit(_warm_up)
+    return executor
 
 
 class InPlace(Executor):
@@ -34,6 +46,15 @@ class InPlace(Executor):
 def _prepare() -> None:
     os.nice(NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _warm_up() -> None:
+    """Fit a baseline of nothing in particular: imports and compiled code are in memory after."""
+    channels = 8
+    row = ("",) * channels
+    table = ChannelTable(row, row, ("cpu",) * channels, ("%",) * channels, ("rate",) * channels)
+    windows = np.random.default_rng(0).normal(50, 20, (60, scored_width(channels)))
+    fit_baseline(windows.astype(np.float32), table, seed=0, version=0)
 
 
 def _end_with_parent() -> None:
