@@ -22,7 +22,7 @@ from schemas.records import Layout, Telemetry
 from streams.recording import Container, Recorded
 
 FIELDS = {"wall_ns", "mono_ns", "files"}
-INTERVALS_MS = (10, 20, 25, 40, 50, 100, 125, 200, 250, 500, 1000, 2000, 5000, 10_000, 60_000)
+INTERVALS_MS = (10, 20, 25, 40, 50, 100, 125, 200, 250, 500, 1000)
 """Sampling intervals that fit the clock grid."""
 PROBE = 50
 """Samples whose distance tells the interval."""

@@ -1,8 +1,9 @@
 import pytest
 
+from models import baseline
 from schemas.errors import InvalidSettings
 from schemas.settings import resolve
-from streams.config import WorkerSettings
+from streams.config import LEAST_WINDOWS, MOST_OVERLAP, WorkerSettings
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,9 @@ def test_settings_that_do_not_fit_together_are_refused(values: dict[str, int], s
 def test_the_papers_windows_are_taken(window: int, stride: int) -> None:
     settings = WorkerSettings.model_validate({"window_ms": window, "stride_ms": stride})
     assert settings.window_ms == window
+
+
+def test_the_limits_are_those_of_the_models() -> None:
+    # Written down twice, since --help should not wait for what the models import.
+    assert LEAST_WINDOWS == baseline.LEAST_WINDOWS
+    assert MOST_OVERLAP == baseline.OVERLAP + 1
