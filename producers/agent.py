@@ -168,6 +168,8 @@ class Agent:
         own.jitter_us = tick.jitter_us
         own.missed_ticks = self.grid.missed
         own.collector_us = [1e6 * s.last_seconds for s in self._stats]
+        own.age_ms = [s.age_ns / 1e6 for s in self._stats]
+        own.stretch = [s.stretch for s in self._stats]
         own.queued = len(publisher)
         own.dropped = publisher.dropped.total()
         own.payload_bytes = publisher.payload_bytes

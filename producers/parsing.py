@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from producers.reading import Reader
-from producers.source import Derive, Field, Plan
+from producers.source import EVERY_TICK, SECOND_NS, Derive, Field, Plan
 from schemas.records import Channel, Kind
 
 Tokens: TypeAlias = list[bytes]
@@ -23,7 +23,6 @@ Pick: TypeAlias = Callable[[Tokens], Sequence[bytes]]
 SLOW_ABOVE_BYTES = 16 * 1024
 """A file whose `slow` is set and that is larger is read once a second."""
 
-_SLOW_NS = 950_000_000  # a second less what a tick may be late
 _NAN = float("nan")
 # What parts words in str but not in bytes must part them in neither: places have to agree.
 _NO_SEPARATORS = bytes.maketrans(b"\x1c\x1d\x1e\x1f", b"????")
@@ -81,6 +80,21 @@ class Draft:
         self.derive = derive
         self.ratios = dict(ratios or {})
 
+    def plan(self) -> Plan:
+        """Return what the numbers of a reading mean, fields in the order of `fields`."""
+        order = {key: i for i, key in enumerate(self.fields)}
+        return Plan(
+            fields=tuple(field for _, field in self.fields.values()),
+            channels=tuple(self.channels.values()),
+            direct=tuple(order[key] for key in self.direct),
+            derive=self.derive,
+            ratios=tuple(
+                (at, tuple(order[key] for key in self.ratios[channel.label]))
+                for at, channel in enumerate(self.channels.values())
+                if channel.label in self.ratios
+            ),
+        )
+
 
 Planner: TypeAlias = Callable[[str], Draft]
 
@@ -131,8 +145,10 @@ class TextFile:
         Pure function that cuts out what nobody needs, or parts what is not apart.
     number
         Converts one token; int is twice as fast as float.
+    period_ns
+        How long a reading may serve.
     slow
-        Read once a second where the file is large (`SLOW_ABOVE_BYTES`).
+        A second at least where the file is large (`SLOW_ABOVE_BYTES`).
     """
 
     def __init__(
@@ -143,6 +159,7 @@ class TextFile:
         remedy: str,
         prepare: Callable[[bytes], bytes] | None = None,
         number: Callable[[bytes], float] = int,
+        period_ns: int = EVERY_TICK,
         slow: bool = False,
     ) -> None:
         self.path = path
@@ -152,8 +169,9 @@ class TextFile:
         self._planner = planner
         self._prepare = prepare
         self._number = number
+        self.period_ns = period_ns
+        self._usual_ns = period_ns
         self._slow = slow
-        self._due_ns = 0
         self._whole_lines = True
         self._table = _NOTHING
         self._pending = _NOTHING
@@ -163,16 +181,15 @@ class TextFile:
         """What the numbers of the newest reading mean."""
         return self._table.plan
 
-    def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:
-        """Read and parse the file; None when it is a slow one's turn later."""
-        if self._slow and 0 < self._due_ns - mono_ns <= _SLOW_NS:
-            return None
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:  # noqa: ARG002
+        """Read and parse the file."""
         text = reader.read(self.path)
         if not isinstance(text, bytes):
             self.problem = f"{self.path}: {text.reason}"
             return self.plan.blank
-        if self._slow and len(text) > SLOW_ABOVE_BYTES:
-            self._due_ns = mono_ns + _SLOW_NS
+        if self._slow:
+            large = len(text) > SLOW_ABOVE_BYTES
+            self.period_ns = max(self._usual_ns, SECOND_NS) if large else self._usual_ns
         return self.parse(text)
 
     def parse(self, text: bytes) -> Sequence[float]:
@@ -244,8 +261,7 @@ class _Table:
 
     @staticmethod
     def of(draft: Draft, tokens: Tokens) -> _Table:
-        keys = list(draft.fields)
-        places = [draft.fields[key][0] for key in keys]
+        places = [at for at, _ in draft.fields.values()]
         taken = set(places)
         labels = _picker(
             [
@@ -254,18 +270,7 @@ class _Table:
                 if i not in taken and (i in draft.watched or not token.isdigit())
             ]
         )
-        order = {key: i for i, key in enumerate(keys)}
-        plan = Plan(
-            fields=tuple(draft.fields[key][1] for key in keys),
-            channels=tuple(draft.channels.values()),
-            direct=tuple(order[key] for key in draft.direct),
-            derive=draft.derive,
-            ratios=tuple(
-                (at, tuple(order[key] for key in draft.ratios[channel.label]))
-                for at, channel in enumerate(draft.channels.values())
-                if channel.label in draft.ratios
-            ),
-        )
+        plan = draft.plan()
         return _Table(plan, len(tokens), labels, labels(tokens), _picker(places))
 
     def fits(self, tokens: Tokens) -> bool:

@@ -114,6 +114,19 @@ class Rates:
                 new[now] = before[was]
         self._even = False
 
+    def part(self, fields: Sequence[Field], place: slice) -> Rates:
+        """Return the state of some fields as one of its own; `place` is where they are here.
+
+        Only their names may differ from those that they have here.
+        """
+        self._note_times()
+        other = Rates(fields)
+        mine = (self._counters >= place.start) & (self._counters < place.stop)
+        for name in ("_last", "_seen", "_below", "_peak", "_low", "_low_seen"):
+            getattr(other, name)[:] = getattr(self, name)[mine]
+        other._at = self._at
+        return other
+
     def update(self, values: Doubles, mono_ns: int) -> Doubles:
         """Return levels and rates, each times its scale; NaN where unknown.
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+_PAGE_BYTES = 4096
 _FIRST_BYTES = 65536
 _MARGIN_BYTES = 512
+_NOT_RECORDED = "not in the recording"
 _RETRY_READS = 10
 """A file that is not there is looked for at every tenth read: opening costs more than reading."""
 
@@ -34,6 +36,12 @@ class Reader(Protocol):
 
     def read(self, path: str) -> bytes | Unreadable:
         """Return the whole file as it is now, or why not. Raises nothing."""
+
+    def small(self, path: str) -> bytes | Unreadable:
+        """Return a file of at most a page, in one system call: an attribute in sysfs."""
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """Return the names in a directory, sorted, or why not. Raises nothing."""
 
 
 @dataclass(slots=True)
@@ -63,10 +71,25 @@ class SystemReader:
 
     def read(self, path: str) -> bytes | Unreadable:
         """Return the whole file as it is now, or why not."""
+        return self._get(path, _whole)
+
+    def small(self, path: str) -> bytes | Unreadable:
+        """Return the file's first page, with one system call."""
+        return self._get(path, _first_page)
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """Return the names in a directory, sorted, or why not."""
+        top, _, rest = path.partition("/")
+        try:
+            return tuple(sorted(os.listdir(self._roots[top] / rest)))  # noqa: PTH208 - names
+        except OSError as e:
+            return _unreadable(path, e)
+
+    def _get(self, path: str, how: Callable[[_File], bytes]) -> bytes | Unreadable:
         file = self._files.get(path)
         if file is not None:
             try:
-                return _whole(file)
+                return how(file)
             except OSError:
                 # The device left, or its driver was loaded again: the name may be there anew.
                 self._forget(path)
@@ -98,8 +121,7 @@ class SystemReader:
         except OSError as e:
             if descriptor >= 0:
                 os.close(descriptor)
-            absent = isinstance(e, FileNotFoundError | NotADirectoryError)
-            missing = Unreadable(path, e.strerror or type(e).__name__, absent)
+            missing = _unreadable(path, e)
             self._missing[path] = (missing, _RETRY_READS - 1)
             return missing
         file.size = len(text) + _MARGIN_BYTES
@@ -110,6 +132,15 @@ class SystemReader:
     def _forget(self, path: str) -> None:
         with contextlib.suppress(OSError):
             os.close(self._files.pop(path).descriptor)
+
+
+def _unreadable(path: str, error: OSError) -> Unreadable:
+    absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+    return Unreadable(path, error.strerror or type(error).__name__, absent)
+
+
+def _first_page(file: _File) -> bytes:
+    return os.pread(file.descriptor, _PAGE_BYTES, 0)
 
 
 def _whole(file: _File) -> bytes:
@@ -142,4 +173,14 @@ class MemoryReader:
     def read(self, path: str) -> bytes | Unreadable:
         """Return the text under this path."""
         text = self.files.get(self.prefix + path)
-        return Unreadable(path, "not in the recording", absent=True) if text is None else text
+        return Unreadable(path, _NOT_RECORDED, absent=True) if text is None else text
+
+    def small(self, path: str) -> bytes | Unreadable:
+        """Return the text under this path."""
+        return self.read(path)
+
+    def list(self, path: str) -> tuple[str, ...] | Unreadable:
+        """Return what comes next after this path in the paths of the recording."""
+        below = f"{self.prefix}{path}/"
+        names = {p[len(below) :].partition("/")[0] for p in self.files if p.startswith(below)}
+        return tuple(sorted(names)) or Unreadable(path, _NOT_RECORDED, absent=True)

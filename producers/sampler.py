@@ -1,4 +1,4 @@
-"""One sample of a host: read every source, turn counters into rates, say what it all means.
+"""One sample of a host: read the sources, turn counters into rates, say what it all means.
 
 A `Group` is collectors that are read together over one reader. A `Sampler` is one host: its own
 group, and groups that it shares with other hosts on the same machine. A shared group reads once
@@ -12,6 +12,7 @@ per time, however many samplers ask for it::
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections import Counter
@@ -28,7 +29,11 @@ from schemas.records import Channel, Floats, Layout, layout_fingerprint
 
 log = logging.getLogger(__name__)
 
+TICK_NS = 100_000_000
 _NOT_READ = -1
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, less their whole part, are spread evenly, however many there are."""
+_PHASES_NS = 60 * 10**9
 
 
 @dataclass(slots=True)
@@ -39,6 +44,10 @@ class CollectorStats:
     ----------
     seconds, last_seconds
         Reading and parsing, all samples and the newest one.
+    age_ns
+        How old the oldest of its readings was in the newest sample.
+    stretch
+        How many times rarer than they want its sources are read; see `producers.budget`.
     failures
         By reason: a source raised, or brought nothing although it had before.
     bad_fields
@@ -47,6 +56,8 @@ class CollectorStats:
 
     seconds: float = 0.0
     last_seconds: float = 0.0
+    age_ns: int = 0
+    stretch: int = 1
     failures: Counter[str] = field(default_factory=Counter)
     bad_fields: int = 0
 
@@ -64,13 +75,17 @@ class _Part:
     """A source in its group: its plan, and where its fields and channels are.
 
     `rates` are the group's, in one pass with all others, until the source once has not its turn.
-    From then on it has its own, so that the pass need not tell whose reading is old.
+    From then on it has its own, so that the pass need not tell whose reading is old. `phase_ns`
+    spreads those of one period over the ticks.
     """
 
     source: Source
     stats: CollectorStats
     collector: str
     rates: Rates
+    phase_ns: int
+    turn: tuple[int, int] | None = None
+    read_ns: int = 0
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
     channels: slice = field(default_factory=lambda: slice(0, 0))
@@ -93,18 +108,25 @@ class Group:
         collectors: Iterable[Collector],
         reader: Reader,
         *,
+        tick_ns: int = TICK_NS,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._reader = reader
+        self._tick_ns = tick_ns
         self._clock_ns = clock_ns
         self.stats: dict[str, CollectorStats] = {}
         self._rates = Rates()
         self._collectors: list[tuple[CollectorStats, list[_Part]]] = []
+        phases = itertools.count(0, _GOLDEN)
         for collector in collectors:
             if collector.name in self.stats:
                 raise ValueError(f"two collectors are called {collector.name}")
             stats = self.stats[collector.name] = CollectorStats()
-            parts = [_Part(s, stats, collector.name, self._rates) for s in collector.sources]
+            parts = []
+            for source in collector.sources:
+                phase_ns = int(next(phases) % 1 * _PHASES_NS)
+                rates = Rates() if source.period_ns > tick_ns else self._rates
+                parts.append(_Part(source, stats, collector.name, rates, phase_ns))
             self._collectors.append((stats, parts))
         self._parts = [part for _, parts in self._collectors for part in parts]
         self.channels: tuple[Channel, ...] = ()
@@ -115,39 +137,46 @@ class Group:
         self._all: Doubles = np.empty(0)
         self._values: Floats = np.empty(0, np.float32)
 
-    def collect(self, mono_ns: int) -> Floats:
+    def collect(self, mono_ns: int, *, whole: bool = False) -> Floats:
         """Return the values at `mono_ns`, shape ``(channels,)``; NaN where unknown.
 
-        Asked for the same time again, it returns the same array without reading.
+        Sources whose turn it is not keep their values, unless the `whole` is asked for. Asked for
+        the same time again, it returns the same array without reading.
         """
         if mono_ns == self._at:
             return self._values
         numbers: list[float] = []
-        apart: list[tuple[_Part, Sequence[float] | None]] = []
+        apart: list[tuple[_Part, Sequence[float]]] = []
         changed = False
         before = self._clock_ns()
         for stats, parts in self._collectors:
+            oldest_ns = mono_ns
             for part in parts:
+                if not (whole or self._is_due(part, mono_ns)):
+                    oldest_ns = min(oldest_ns, part.read_ns)
+                    if part.rates is self._rates:
+                        part.rates = self._rates.part(part.plan.fields, part.fields)
+                        changed = True
+                    continue
                 plan = part.plan
+                part.read_ns = mono_ns
                 read = self._read(part, mono_ns)
                 changed |= part.plan is not plan
-                if read is None and part.rates is self._rates:
-                    part.rates = Rates()
-                    changed = True
-                if part.rates is not self._rates:
-                    apart.append((part, read))
-                elif read is not None:
+                if part.rates is self._rates:
                     numbers += read
+                else:
+                    apart.append((part, read))
             after = self._clock_ns()
             stats.last_seconds = (after - before) / 1e9
             stats.seconds += stats.last_seconds
+            stats.age_ns = mono_ns - oldest_ns
             before = after
         if changed:
             self._rebuild()
         levels = self._rates.update(_doubles(numbers), mono_ns)
         if self._rates.rejected.size:
             self._count_rejected()
-        values = np.empty(len(self.channels))
+        values = self._all.copy()
         values[self._direct_to] = levels[self._direct_from]
         for part, derive in self._derived:
             self._derive(part, derive, levels[part.fields], values)
@@ -155,17 +184,27 @@ class Group:
             for part, _ in self._derived:
                 _drop_mixed(part, self._rates.longer - part.fields.start, values)
         for part, read in apart:
-            if read is None:
-                values[part.channels] = self._all[part.channels]
-            else:
-                self._take_apart(part, read, mono_ns, values)
+            self._take_apart(part, read, mono_ns, values)
         self._all = values
         self._values = self._all.astype(np.float32)
         self._values.flags.writeable = False
         self._at = mono_ns
         return self._values
 
-    def _read(self, part: _Part, mono_ns: int) -> Sequence[float] | None:
+    def _is_due(self, part: _Part, mono_ns: int) -> bool:
+        """Return whether a source's turn has come, and remember which turn that is."""
+        period, stretch = part.source.period_ns, part.stats.stretch
+        if stretch > 1:
+            period = max(period, self._tick_ns) * stretch
+        if period <= self._tick_ns:
+            return True
+        # A turn begins at multiples of the period, less the phase.
+        turn = period, (mono_ns + part.phase_ns) // period
+        due = turn != part.turn
+        part.turn = turn
+        return due
+
+    def _read(self, part: _Part, mono_ns: int) -> Sequence[float]:
         source = part.source
         try:
             read = source.read(self._reader, mono_ns)
@@ -173,8 +212,6 @@ class Group:
             if source.bad_fields != part.bad_fields:
                 part.stats.bad_fields += source.bad_fields - part.bad_fields
                 part.bad_fields = source.bad_fields
-            if read is None:
-                return None
             if source.problem and part.plan.fields:
                 self._failed(part, source.problem)
             if len(read) != len(part.plan.fields):
@@ -296,7 +333,7 @@ class Sampler:
         boot_id: str,
         shared: Sequence[Group] = (),
     ) -> None:
-        self._groups = (*shared, Group(collectors, reader))
+        self._groups = (*shared, Group(collectors, reader, tick_ns=1000 * interval_us))
         self._seen: tuple[tuple[Channel, ...], ...] = ()
         self._layout = Layout(
             host, layout_fingerprint((), interval_us), agent_version, boot_id, interval_us, ()
@@ -312,8 +349,8 @@ class Sampler:
         """What each collector cost and what went wrong, by its name."""
         return {name: stats for group in self._groups for name, stats in group.stats.items()}
 
-    def sample(self, mono_ns: int) -> Sample:
-        """Read everything once.
+    def sample(self, mono_ns: int, *, whole: bool = False) -> Sample:
+        """Read every source whose turn it is; all when the `whole` is asked for.
 
         The layout is the same object while nothing changed. Rates are NaN in the first sample.
 
@@ -322,7 +359,7 @@ class Sampler:
         mono_ns
             The time on the monotonic clock, nanoseconds; later than in the sample before.
         """
-        values = [group.collect(mono_ns) for group in self._groups]
+        values = [group.collect(mono_ns, whole=whole) for group in self._groups]
         channels = tuple(group.channels for group in self._groups)
         if any(a is not b for a, b in zip(channels, self._seen, strict=False)) or not self._seen:
             self._seen = channels

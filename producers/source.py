@@ -23,6 +23,10 @@ Derive: TypeAlias = Callable[[Doubles], Doubles]
 
 WRAPS_32 = 2.0**32
 
+EVERY_TICK = 0
+SECOND_NS = 1_000_000_000
+TEN_SECONDS_NS = 10 * SECOND_NS
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -90,6 +94,13 @@ class Source(Protocol):
         """Why it matters when it cannot be read, and what to do. One or two sentences."""
 
     @property
+    def period_ns(self) -> int:
+        """How long a reading may serve, nanoseconds; `EVERY_TICK` for what changes all the time.
+
+        It may change. Between two readings the channels keep their values.
+        """
+
+    @property
     def plan(self) -> Plan:
         """What the numbers of the newest reading mean."""
 
@@ -101,11 +112,8 @@ class Source(Protocol):
     def bad_fields(self) -> int:
         """Numbers that could not be converted, since the start."""
 
-    def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:
-        """Return as many numbers as ``plan.fields``, NaN where unknown.
-
-        None says that it was not this source's turn: its channels keep their values.
-        """
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
+        """Return as many numbers as ``plan.fields``, NaN where unknown."""
 
 
 @dataclass(frozen=True)
@@ -114,3 +122,16 @@ class Collector:
 
     name: str
     sources: Sequence[Source] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What collectors that ask the machine themselves have to know of the agent's settings.
+
+    Attributes
+    ----------
+    perf
+        ``total``: hardware counters summed over all cores; ``per-core``; ``off``.
+    """
+
+    perf: str = "total"

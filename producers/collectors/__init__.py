@@ -19,8 +19,11 @@ What holds for every collector, and what `tests/producers/test_every_collector.p
 
 - `Collector.name` is unique. `Collector.sources` are the places it reads; `reveal-agent doctor`
   shows the `path` and `remedy` of each that cannot be read.
-- `Source.read(reader, mono_ns)` returns as many numbers as ``source.plan.fields``; None says
-  "not my turn", and the channels keep their values. It reads through `reader` alone.
+- `Source.read(reader, mono_ns)` returns as many numbers as ``source.plan.fields``. It reads
+  through `reader` alone.
+- `Source.period_ns` says how long a reading may serve: `EVERY_TICK`, or longer for what changes
+  slowly or costs much. Whose turn it is the sampler decides, and `producers.budget` may stretch
+  it; in between the channels keep their values.
 - `Source.plan` is the same object until what the numbers mean changes.
 - Counters are given as they are: `producers.rates` makes rates of them, and tells reset, wrap and
   step back apart. What is made from several numbers is made after that, in `Plan.derive`.
@@ -29,12 +32,15 @@ What holds for every collector, and what `tests/producers/test_every_collector.p
 - What is not there is not there: no channel, or NaN; never 0. A field that is not a number costs
   that field. What raises costs that source's channels, and is counted.
 
-A source that is no text file needs the members of `producers.source.Source` and nothing else.
+Many small files with a number in each are a `producers.tree.FileTree`. Any other source needs
+the members of `producers.source.Source` and nothing else. One that asks the machine itself, not
+through files below /proc and /sys, stands in `DEVICES`, is made with the agent's `Options`, and
+is left out where recorded files are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from producers.collectors import (
     cpu,
@@ -45,7 +51,7 @@ from producers.collectors import (
     softirqs,
     storage,
 )
-from producers.source import Collector
+from producers.source import Collector, Options
 
 MACHINE: tuple[Callable[[], Collector], ...] = (
     cpu.collector,
@@ -62,3 +68,6 @@ NAMESPACE: tuple[Callable[[], Collector], ...] = (network.collector,)
 
 ALL: tuple[Callable[[], Collector], ...] = (*MACHINE, *NAMESPACE)
 """Every collector of kernel files. Each call makes a new one, with a state of its own."""
+
+DEVICES: tuple[Callable[[Options], Sequence[Collector]], ...] = ()
+"""What is not in files below /proc and /sys: each gives one collector or more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from producers.reading import Reader
-from producers.source import Collector, Field, Plan
+from producers.source import EVERY_TICK, Collector, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
 
 NS_TO_PERCENT = 100 / 1e9
@@ -31,10 +31,13 @@ class OwnCost:
         From the grid point to the moment of sampling.
     collector_us
         Time that each collector took, in the order of `collectors`.
+    age_ms, stretch
+        How old each one's oldest reading was, and how many times rarer than it wants it is read.
     """
 
     path = ""
     remedy = ""
+    period_ns = EVERY_TICK
     problem = ""
     bad_fields = 0
 
@@ -46,6 +49,8 @@ class OwnCost:
         self.queued: float = NAN
         self.jitter_us: float = NAN
         self.collector_us: Sequence[float] = (NAN,) * len(collectors)
+        self.age_ms: Sequence[float] = (NAN,) * len(collectors)
+        self.stretch: Sequence[float] = (NAN,) * len(collectors)
         channels = (
             _channel("cpu", "%", Kind.RATE),
             _channel("missed_ticks", "/s", Kind.RATE),
@@ -54,6 +59,8 @@ class OwnCost:
             _channel("queued", "messages"),
             _channel("jitter", "us"),
             *(_channel("collector_time", "us", device=name) for name in collectors),
+            *(_channel("collector_age", "ms", device=name) for name in collectors),
+            *(_channel("collector_stretch", "times", device=name) for name in collectors),
         )
         scale = {"agent.cpu": NS_TO_PERCENT}
         self.plan = Plan(
@@ -70,6 +77,8 @@ class OwnCost:
             *(self.cpu_ns, self.missed_ticks, self.dropped, self.payload_bytes),
             *(self.queued, self.jitter_us),
             *self.collector_us,
+            *self.age_ms,
+            *self.stretch,
         ]
 
 

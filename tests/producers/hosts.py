@@ -16,7 +16,7 @@ from producers.packing import Packer
 from producers.publisher import Publisher
 from producers.reading import MemoryReader, Reader
 from producers.sampler import Sampler
-from producers.source import Collector, Field, Plan
+from producers.source import EVERY_TICK, Collector, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
 from tests.producers.fakes import FakeClock, FakeProducer
 
@@ -30,6 +30,7 @@ class Numbers:
 
     path = "proc/numbers"
     remedy = "Without it there are no numbers."
+    period_ns = EVERY_TICK
 
     def __init__(self, *levels: float) -> None:
         self.problem = ""

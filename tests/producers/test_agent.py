@@ -140,6 +140,8 @@ def test_the_agent_reports_its_own_cost_of_the_tick_before() -> None:
         "agent.queued",
         "agent.jitter",
         "agent.collector_time[numbers]",
+        "agent.collector_age[numbers]",
+        "agent.collector_stretch[numbers]",
     ]
     cpu = own(host, "agent.cpu")
     assert np.isnan(cpu[:2]).all()
@@ -151,6 +153,8 @@ def test_the_agent_reports_its_own_cost_of_the_tick_before() -> None:
     spent = own(host, "agent.collector_time[numbers]")
     assert np.isnan(spent[0])
     assert (spent[1:] > 0).all()
+    assert own(host, "agent.collector_age[numbers]")[1:].tolist() == [0] * 19
+    assert own(host, "agent.collector_stretch[numbers]")[1:].tolist() == [1] * 19
 
 
 def test_a_run_ends_after_its_seconds_and_sends_what_is_left() -> None:
@@ -160,7 +164,7 @@ def test_a_run_ends_after_its_seconds_and_sends_what_is_left() -> None:
     assert summary.ticks == 26
     assert [len(r.timestamps) for r in telemetry(host)] == [10, 10, 6]
     assert (summary.delivered, summary.dropped) == (4, 0)
-    assert str(summary).startswith("26 ticks of 8 channels, 0 missed; 4 messages delivered, 0 dro")
+    assert str(summary).startswith("26 ticks of 10 channels, 0 missed; 4 messages delivered, 0 dro")
 
 
 def test_a_stop_ends_a_run() -> None:

@@ -38,7 +38,7 @@ def test_what_the_agent_counts_is_what_prometheus_reads() -> None:
     host.publisher.dropped["too_old"] = 3
     got = samples(host)
     assert got["reveal_agent_info{node1}{0.1}"] == 1
-    assert got["reveal_agent_channels"] == 9
+    assert got["reveal_agent_channels"] == 11
     assert got["reveal_agent_interval_seconds"] == 0.1
     assert got["reveal_agent_ticks_total"] == 21
     assert got["reveal_agent_missed_ticks_total"] == 9

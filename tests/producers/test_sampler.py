@@ -28,8 +28,9 @@ class Told:
     problem = ""
     bad_fields = 0
 
-    def __init__(self, *metrics: str, kind: Kind = Kind.RATE) -> None:
-        self.answer: Sequence[float] | Exception | None = [0.0] * len(metrics)
+    def __init__(self, *metrics: str, kind: Kind = Kind.RATE, period_ns: int = 0) -> None:
+        self.period_ns = period_ns
+        self.answer: Sequence[float] | Exception = [0.0] * len(metrics)
         self.reads = 0
         self.plan = Plan()
         self.mean(*metrics, kind=kind)
@@ -39,7 +40,7 @@ class Told:
         fields = tuple(Field(m, kind is Kind.RATE) for m in metrics)
         self.plan = Plan(fields, channels, tuple(range(len(metrics))))
 
-    def read(self, reader: Reader, mono_ns: int) -> Sequence[float] | None:  # noqa: ARG002
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:  # noqa: ARG002
         self.reads += 1
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -167,12 +168,12 @@ def test_impossible_numbers_cost_themselves_and_are_counted(kind: Kind, number: 
 
 def test_what_has_not_its_turn_keeps_its_values() -> None:
     """Its rate is over its own time; the others do not notice."""
-    slow, quick = Told("slow"), Told("quick")
+    slow, quick = Told("slow", period_ns=SECOND_NS), Told("quick")
     host = sampler(Collector("slow", [slow]), Collector("quick", [quick]))
     seen = []
     for n in range(41):
+        slow.answer = [3 * n]
         quick.answer = [n]
-        slow.answer = [3 * n] if n % 10 == 0 else None
         if n == 35:
             quick.mean("quick", "new")
         if n >= 35:
@@ -180,6 +181,62 @@ def test_what_has_not_its_turn_keeps_its_values() -> None:
         seen.append(host.sample((n + 1) * SECOND_NS // 10).values.tolist())
     assert [row[0] for row in seen[20:]] == [30] * 21
     assert [row[1] for row in seen[1:]] == pytest.approx([10] * 40)
+    assert slow.reads == 5
+
+
+def test_all_are_read_when_the_whole_is_asked_for() -> None:
+    slow = Told("slow", period_ns=10 * SECOND_NS)
+    host = sampler(Collector("slow", [slow]))
+    for n in range(3):
+        slow.answer = [5 * n]
+        values = host.sample((n + 1) * SECOND_NS, whole=True).values
+    assert slow.reads == 3
+    assert values.tolist() == [5]
+
+
+def test_a_period_that_grows_costs_no_rate() -> None:
+    """What was read with all others goes on from its last reading."""
+    source, other = Told("a"), Told("b")
+    host = sampler(Collector("a", [source]), Collector("b", [other]))
+    seen = []
+    for n in range(60):
+        if n == 20:
+            source.period_ns = SECOND_NS
+        if n == 40:
+            source.period_ns = 0
+        source.answer = [3 * n]
+        other.answer = [n]
+        seen.append(host.sample((n + 1) * SECOND_NS // 10).values.tolist())
+    assert seen[1:] == [[pytest.approx(30), pytest.approx(10)]] * 59
+    assert 20 + 2 + 20 <= source.reads <= 20 + 3 + 20  # where a turn begins is its phase's
+
+
+def test_a_stretched_collector_is_read_more_seldom_and_says_how_old_it_is() -> None:
+    source = Told("a", kind=Kind.GAUGE)
+    host = sampler(Collector("a", [source]), Collector("b", [Told("b")]))
+    host.stats["a"].stretch = 4
+    ages = []
+    for n in range(12):
+        source.answer = [n]
+        values = host.sample((n + 1) * SECOND_NS // 10).values
+        ages.append(host.stats["a"].age_ns // 100_000_000)
+        assert host.stats["b"].age_ns == 0
+        assert values[0] == n - ages[-1]
+    assert source.reads == 4
+    assert max(ages) == 3
+
+
+def test_sources_of_one_period_are_spread_over_the_ticks() -> None:
+    sources = [Told(f"m{i}", period_ns=SECOND_NS) for i in range(20)]
+    host = sampler(Collector("slow", sources))
+    host.sample(SECOND_NS)
+    per_tick = []
+    for n in range(1, 41):
+        before = sum(s.reads for s in sources)
+        host.sample(SECOND_NS + n * SECOND_NS // 10)
+        per_tick.append(sum(s.reads for s in sources) - before)
+    assert max(per_tick) <= 3
+    assert sum(per_tick) == 4 * 20
 
 
 def test_a_large_interrupts_file_is_read_once_a_second() -> None:
