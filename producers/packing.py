@@ -2,13 +2,14 @@
 
 A record is cut when it is full, where a second ends (a window closes there, so packing adds no
 delay), when the layout changes and when time goes back. Values are written straight into one
-array that is kept, channel-major as they travel.
+array that is kept, channel-major as they travel, and rounded when the record is cut.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from producers.precision import rate_rows, rounded
 from schemas.records import Floats, Layout, Telemetry
 
 SECOND_US = 1_000_000
@@ -24,6 +25,7 @@ class Packer:
         self.seq = 0
         self._layout: Layout | None = None
         self._values = np.empty((0, ticks_per_record), np.float32)
+        self._rates = np.empty((0, 1), np.bool_)
         self._timestamps = np.zeros(ticks_per_record, np.int64)
         self._count = 0
 
@@ -53,6 +55,7 @@ class Packer:
         if layout is not self._layout:
             self._layout = layout
             self._values = np.empty((len(layout.channels), self.ticks_per_record), np.float32)
+            self._rates = rate_rows(layout)
         self._values[:, self._count] = values
         self._timestamps[self._count] = timestamp_us
         self._count += 1
@@ -72,7 +75,7 @@ class Packer:
             seq=self.seq,
             interval_us=self._layout.interval_us,
             timestamps=self._timestamps[:count].copy(),
-            values=self._values[:, :count].copy(),
+            values=rounded(self._values[:, :count], self._rates),
         )
         self.seq += 1
         return (record,)
