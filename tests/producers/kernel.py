@@ -45,7 +45,7 @@ class Host:
         """Return the values by label."""
         self.reader.files = files
         self._at_ns += after_ns
-        values: NDArray[np.float32] = self.group.collect(self._at_ns)
+        values: NDArray[np.float32] = self.group.collect(self._at_ns, whole=True)
         assert len(values) == len(self.group.channels)
         assert np.isfinite(values[~np.isnan(values)]).all()
         labels = [c.label for c in self.group.channels]
