@@ -109,6 +109,18 @@ def test_a_signal_ends_it_with_everything_sent(broker: Broker, stop: signal.Sign
     assert len(records(broker)) == ticks
 
 
+def test_a_signal_in_mid_second_cuts_the_record_and_sends_it(broker: Broker) -> None:
+    with agent("--brokers", broker.bootstrap) as process:
+        wait_for_records(broker, 2)
+        process.send_signal(signal.SIGTERM)
+        said = end(process)
+    found = records(broker)
+    ticks = int(said[-1].split()[1])
+    assert "0 dropped" in said[-1]
+    assert sum(len(r.timestamps) for r in found) == ticks
+    assert [r.seq for r in found] == list(range(len(found)))
+
+
 def test_without_a_broker_it_samples_and_stops_when_told() -> None:
     with agent("--brokers", "127.0.0.1:1", "--stop-seconds", "0.1") as process:
         assert process.stderr is not None

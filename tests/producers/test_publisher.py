@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from deploy.local import Broker
 from producers.publisher import MESSAGE_BYTES, Publisher, producer_config
-from schemas.codec import decode_as
+from schemas.codec import decode_as, encode
 from schemas.records import Record, Telemetry
 from schemas.topics import LAYOUTS, TELEMETRY
 from tests.producers.fakes import FakeProducer
@@ -19,12 +19,19 @@ from tests.producers.kafka import read_topic
 PRODUCE = 0
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 TOPIC_AUTHORIZATION_FAILED = 29
-MINUTE_NS = 60_000_000_000
+SECOND_NS = 1_000_000_000
+MINUTE_NS = 60 * SECOND_NS
 
 
 def telemetry(seq: int, channels: int = 3) -> Telemetry:
     values = np.full((channels, 1), seq, np.float32)
     return Telemetry("node1", 7, seq, 100_000, np.array([seq * 100_000]), values)
+
+
+def noise(seq: int, channels: int) -> Telemetry:
+    """Telemetry that no compression makes smaller."""
+    bits = np.random.default_rng(seq).integers(0, 2**32, (channels, 1), np.uint32)
+    return Telemetry("node1", 7, seq, 100_000, np.array([seq * 100_000]), bits.view(np.float32))
 
 
 def make(bootstrap: str, *, keep_ns: int = 5 * MINUTE_NS, keep_bytes: int = 1 << 26) -> Publisher:
@@ -207,13 +214,62 @@ def test_the_backlog_drops_the_oldest_when_memory_is_short() -> None:
     bench = Bench(keep_bytes=5_000)
     bench.publish(*range(4))
     for seq in range(4, 24):
-        bench.publisher.publish(TELEMETRY, "node1", telemetry(seq, channels=250))
+        bench.publisher.publish(TELEMETRY, "node1", noise(seq, channels=250))
         bench.publisher.poll()
     assert bench.publisher.dropped == {"no_room": 16}
     while bench.producers[0].waiting:
         bench.producers[0].acknowledge(4)
         bench.publisher.poll()
     assert bench.took() == [0, 1, 2, 3, 20, 21, 22, 23]
+
+
+def test_what_has_to_wait_is_kept_compressed_and_arrives_as_it_was() -> None:
+    bench = Bench(keep_bytes=20_000)
+    sent = [noise(0, 10), *(telemetry(seq, channels=5_000) for seq in range(1, 60)), noise(60, 500)]
+    for record in sent:  # 59 times 20 kB
+        bench.publisher.publish(TELEMETRY, "node1", record)
+        bench.publisher.poll()
+    assert not bench.publisher.dropped
+    assert bench.publisher.payload_bytes > 1_000_000
+    while bench.producers[0].waiting:
+        bench.producers[0].acknowledge(3)
+        bench.publisher.poll()
+    assert bench.producers[0].took == [encode(record) for record in sent]
+
+
+def test_ten_minutes_without_a_broker_are_kept_in_order_and_the_rest_counted() -> None:
+    """A record a second for half an hour, the broker away for a quarter of it.
+
+    The producer gives up what it holds after ten minutes, as librdkafka does.
+    """
+    away, back, end, keep = 100, 1000, 1800, 600
+    bench = Bench(keep_ns=keep * SECOND_NS)
+    producer = bench.producers[0]
+    producer.room = 1000
+    handed: dict[int, int] = {}
+    for tick in range(10 * end):
+        bench.now = tick * SECOND_NS // 10
+        if tick == 10 * away:
+            producer.config["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "down"))
+        if 10 * away <= tick < 10 * back:
+            for value, _ in list(producer.waiting):
+                if bench.now - handed[decode_as(Telemetry, value).seq] >= keep * SECOND_NS:
+                    producer.acknowledge(1, KafkaError(KafkaError._MSG_TIMED_OUT))
+        else:
+            producer.acknowledge(len(producer.waiting))
+        if tick % 10 == 0:
+            bench.publisher.publish(TELEMETRY, "node1", telemetry(tick // 10))
+        bench.publisher.poll()
+        for value, _ in producer.waiting:
+            handed.setdefault(decode_as(Telemetry, value).seq, bench.now)
+    producer.acknowledge(len(producer.waiting))
+    # The two that librdkafka tried with timed out after ten minutes, and two more took their
+    # place; of the others all from the last ten minutes before the return are there.
+    tried = [away + 2, away + 3]
+    assert bench.took() == [*range(away), *tried, *range(back - keep, end)]
+    assert bench.publisher.dropped == {"too_old": back - away - keep - len(tried)}
+    assert bench.publisher.delivered == len(bench.took())
+    assert len(bench.publisher) == 0
 
 
 def test_a_timeout_in_librdkafka_counts_as_too_old() -> None:
@@ -236,7 +292,10 @@ def test_after_a_fatal_error_what_was_in_flight_goes_first() -> None:
     bench.publisher.poll()
     assert bench.producers[0].purged
     new = bench.producers[1]
-    assert [decode_as(Telemetry, v).seq for v, _ in new.waiting] == [1, 2, 3, 4]
+    assert [decode_as(Telemetry, v).seq for v, _ in new.waiting] == [1, 2]
+    new.acknowledge(1)
+    bench.publisher.poll()
+    assert [decode_as(Telemetry, v).seq for v, _ in new.waiting] == [2, 3, 4, 5]
     while new.waiting:
         new.acknowledge(2)
         bench.publisher.poll()
@@ -248,7 +307,7 @@ def test_after_a_fatal_error_what_was_in_flight_goes_first() -> None:
 def test_what_is_sent_again_counts_for_the_memory_bound() -> None:
     bench = Bench(keep_bytes=3_500)
     for seq in range(4):
-        bench.publisher.publish(TELEMETRY, "node1", telemetry(seq, channels=250))
+        bench.publisher.publish(TELEMETRY, "node1", noise(seq, channels=250))
         bench.publisher.poll()
     bench.room = 0
     bench.producers[0].acknowledge(1, fatal())
@@ -256,7 +315,9 @@ def test_what_is_sent_again_counts_for_the_memory_bound() -> None:
     assert bench.publisher.dropped == {"no_room": 1}
     bench.producers[1].room = 4
     bench.publisher.poll()
-    bench.producers[1].acknowledge(4)
+    while bench.producers[1].waiting:
+        bench.producers[1].acknowledge(4)
+        bench.publisher.poll()
     assert bench.took() == [1, 2, 3]
 
 
@@ -272,6 +333,7 @@ def test_a_fatal_error_in_produce_keeps_the_message() -> None:
 
 def test_producers_are_not_built_in_a_storm() -> None:
     bench = Bench()
+    bench.room = 0
     for tick in range(100):  # ten seconds of ticks
         bench.now = tick * 100_000_000
         bench.producers[-1].raises = KafkaException(fatal())
