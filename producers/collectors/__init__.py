@@ -44,22 +44,36 @@ from collections.abc import Callable, Sequence
 
 from producers.collectors import (
     cpu,
+    cpuidle,
+    edac,
+    hwmon,
     interrupts,
     memory,
     network,
     pressure,
+    rapl,
+    schedstat,
     softirqs,
     storage,
+    thermal,
+    throttle,
 )
 from producers.source import Collector, Options
 
 MACHINE: tuple[Callable[[], Collector], ...] = (
     cpu.collector,
+    cpuidle.collector,
+    schedstat.collector,
+    throttle.collector,
     interrupts.collector,
     softirqs.collector,
     memory.collector,
     pressure.collector,
     storage.collector,
+    edac.collector,
+    hwmon.collector,
+    rapl.collector,
+    thermal.collector,
 )
 """What all network namespaces of a machine share."""
 

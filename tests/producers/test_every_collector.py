@@ -102,6 +102,7 @@ def test_its_channels_are_named_in_one_way(make: Callable[[], Collector]) -> Non
         assert c.unit, c
         assert (
             c.unit == "%"
+            or (c.unit == "W" and c.kind is Kind.RATE)  # joules per second
             or (c.kind is Kind.RATE) == c.unit.endswith("/s")
             or c.metric
             in {
@@ -247,6 +248,7 @@ ONE_NUMBER = {
     "proc/pressure/cpu": (rb"(?<=total=)\d+", {"pressure.cpu_some"}),
     "proc/pressure/io": (rb"(?<=total=)\d+", {"pressure.io_some"}),
     "proc/pressure/memory": (rb"(?<=total=)\d+", {"pressure.memory_some"}),
+    "proc/schedstat": (rb"88121774402", {"sched.wait[cpu0]", "sched.wait"}),
     "proc/softirqs": (rb"6859414", {"softirq.net_rx", "softirq.core[cpu0]"}),
     "proc/stat": (rb"28226802", {"cpu.context_switches"}),
     "proc/vmstat": (rb"(?<=pgfault )\d+", {"vmstat.pgfault"}),
