@@ -14,11 +14,12 @@ seen; in between only the numbers are read, one system call each::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from producers.parsing import Draft
-from producers.reading import Reader
+from producers.reading import Reader, Unreadable
 from producers.source import SECOND_NS, Plan
 
 LOOK_NS = 5 * SECOND_NS
@@ -65,16 +66,20 @@ class TreeDraft(Draft):
     def file(self, path: str) -> int | None:
         """Return the place of a file's number, None where it has none.
 
-        A file that had a number once needs only to be there: it may have none for a moment.
+        A file that had a number once needs only to be there: it may have none for a moment, or
+        refuse to be read while its device is off.
         """
         content = self._reader.small(path)
-        if path not in self._admitted or not isinstance(content, bytes):
+        if path not in self._admitted:
             if not isinstance(content, bytes):
                 return None
             try:
-                self._number(content)
+                if math.isnan(self._number(content)):
+                    return None
             except ValueError:
                 return None
+        elif isinstance(content, Unreadable) and content.absent:
+            return None
         self.paths.append(path)
         return len(self.paths) - 1
 
@@ -100,7 +105,8 @@ class FileTree:
     period_ns
         How long a reading may serve.
     number
-        Converts one file's text, or raises ValueError.
+        Converts one file's text: NaN where it says that it has no number, which is not counted as
+        wrong. Raises ValueError for anything else.
     look_ns
         How long a look around may serve.
     """
