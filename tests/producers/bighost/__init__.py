@@ -51,6 +51,15 @@ class BigHost:
 
     def files(self) -> dict[str, bytes]:
         """Return every file by its path, ``proc/stat``: what a `MemoryReader` takes."""
+        return self._files.linked()
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Other names of directories, and what they lead to."""
+        return self._files.links
+
+    def once(self) -> dict[str, bytes]:
+        """Return every file by one of its paths."""
         return self._files.every()
 
     def changed(self) -> dict[str, bytes]:
@@ -76,7 +85,12 @@ class Tree:
         self._stack = ExitStack()
         self._open: dict[str, _Open] = {}
         moving = host.changed()
-        for path, text in host.files().items():
+        for link, target in host.links.items():
+            (root / target).mkdir(parents=True, exist_ok=True)
+            at = root / link
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.symlink_to(os.path.relpath(root / target, at.parent.resolve()))
+        for path, text in host.once().items():
             at = root / path
             at.parent.mkdir(parents=True, exist_ok=True)
             at.write_bytes(text)

@@ -80,8 +80,8 @@ def sources(size: Size) -> list[tuple[str, str, float, int | None]]:
             name = f"mlx5_comp{v}@pci:{pci}"
             core = (2 * v + a) % size.cores
             found.append((f"{chip}  {v + 1:3}-edge    ", name, busy, core))
-    for g in range(4):
-        chip = f"PCI-MSIX-0000:{0x1B + 0x20 * g:02x}:00.0"
+    for g, pci in enumerate(size.gpus):
+        chip = f"PCI-MSIX-{pci}"
         found += ((f"{chip}  {v:3}-edge    ", "nvidia", 180 / (v + 1), 7 * g + v) for v in range(6))
     return found
 
@@ -224,7 +224,11 @@ def _idle(files: Files, root: str, core: int) -> None:
 def _frequency(files: Files, root: str, core: int) -> None:
     files.text(f"{root}/scaling_driver", "intel_pstate")
     files.text(f"{root}/scaling_governor", "performance")
+    files.text(f"{root}/scaling_available_governors", "performance powersave")
+    files.text(f"{root}/scaling_setspeed", "<unsupported>")
     files.text(f"{root}/affected_cpus", str(core))
+    files.text(f"{root}/related_cpus", str(core))
+    files.one(f"{root}/cpuinfo_transition_latency", ZERO)
     files.one(f"{root}/scaling_cur_freq", level(2_900_000 + 9000 * core, 0.08))
     for name, khz in (("cpuinfo", 0), ("scaling", 0)):
         files.one(f"{root}/{name}_max_freq", fixed(3_800_000 + khz))

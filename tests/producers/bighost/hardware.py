@@ -14,6 +14,9 @@ def add(files: Files, size: Size) -> None:
     files.text("proc/sys/kernel/random/boot_id", BOOT_ID)
     files.text("proc/sys/kernel/random/entropy_avail", "256")
     files.add("proc/sys/fs/file-nr", "%d\t%d\t%d\n", level(9300), ZERO, fixed(2**40))
+    for bus_id in size.gpus:
+        at = f"proc/driver/nvidia/gpus/{bus_id}/information"
+        files.text(at, f"Model: \t\t NVIDIA H100 80GB HBM3\nBus Location: \t {bus_id}")
     _monitors(files, size)
     _zones(files, size)
     _rapl(files, size)
@@ -22,15 +25,17 @@ def add(files: Files, size: Size) -> None:
 def _monitors(files: Files, size: Size) -> None:
     number = 0
 
-    def begin(name: str) -> str:
+    def begin(name: str, device: str) -> str:
         nonlocal number
         root = f"sys/class/hwmon/hwmon{number}"
+        files.link(root, f"{device}/hwmon/hwmon{number}")
+        files.link(f"{root}/device", device)
         number += 1
         files.text(f"{root}/name", name)
         return root
 
     for socket in range(size.sockets):
-        root = begin("coretemp")
+        root = begin("coretemp", f"sys/devices/platform/coretemp.{socket}")
         for n in range(size.per_socket + 1):
             label = f"Package id {socket}" if n == 0 else f"Core {n - 1}"
             at = f"{root}/temp{n + 1}"
@@ -38,24 +43,25 @@ def _monitors(files: Files, size: Size) -> None:
             files.add(f"{at}_input", "%d000\n", level(58 + n % 11, 0.06))
             for limit, value in (("max", 90_000), ("crit", 100_000), ("crit_alarm", 0)):
                 files.one(f"{at}_{limit}", fixed(value))
-    for name in size.nvme:
-        root = begin("nvme")
-        files.text(f"{root}/device/model", f"SAMSUNG {name}")
-        for n, label in enumerate(("Composite", "Sensor 1", "Sensor 2"), start=1):
-            files.text(f"{root}/temp{n}_label", label)
-            files.add(f"{root}/temp{n}_input", "%d850\n", level(37 + 3 * n, 0.05))
+    for n, name in enumerate(size.nvme):
+        root = begin("nvme", f"sys/devices/pci0000:c0/0000:{0xC1 + n:02x}:00.0/nvme/{name}")
+        files.text(f"{root}/device/address", f"0000:{0xC1 + n:02x}:00.0")
+        for place, label in enumerate(("Composite", "Sensor 1", "Sensor 2"), start=1):
+            files.text(f"{root}/temp{place}_label", label)
+            files.add(f"{root}/temp{place}_input", "%d850\n", level(37 + 3 * place, 0.05))
         for limit, value in (("max", 80_850), ("min", -273_150), ("crit", 83_850), ("alarm", 0)):
             files.one(f"{root}/temp1_{limit}", fixed(value))
-    for _ in size.adapters:
-        root = begin("mlx5")
+    for _, _, pci in size.adapters:
+        root = begin("mlx5", f"sys/devices/pci0000:00/{pci}")
+        files.text(f"{root}/device/uevent", f"DRIVER=mlx5_core\nPCI_SLOT_NAME={pci}")
         files.text(f"{root}/temp1_label", "asic")
         files.add(f"{root}/temp1_input", "%d000\n", level(61, 0.05))
         for limit, value in (("highest", 74_000), ("crit", 105_000)):
             files.one(f"{root}/temp1_{limit}", fixed(value))
-    root = begin("power_meter")
+    root = begin("power_meter", "sys/devices/LNXSYSTM:00/ACPI000D:00")
     files.one(f"{root}/power1_average", level(2_450_000_000, 0.1))
     files.one(f"{root}/power1_average_interval", fixed(1000))
-    root = begin("nct6779")
+    root = begin("nct6779", "sys/devices/platform/nct6775.656")
     for n in range(1, 7):
         files.one(f"{root}/fan{n}_input", level(7200, 0.05))
         files.one(f"{root}/fan{n}_min", fixed(0))

@@ -102,6 +102,31 @@ ICMP6 = words(
     """
 )
 
+NEIGHBOURS = words(
+    """
+    entries allocs destroys hash_grows lookups hits res_failed rcv_probes_mcast rcv_probes_ucast
+    periodic_gc_runs forced_gc_runs unresolved_discards table_fulls
+    """
+)
+CONNTRACK = words(
+    """
+    entries clashres found new invalid ignore delete chainlength insert insert_failed drop
+    early_drop icmp_error expect_new expect_create expect_delete search_restart
+    """
+)
+PROTOCOLS: tuple[tuple[str, int, int, int | None], ...] = (
+    ("PACKET", 1600, 2, None),
+    ("RAWv6", 1344, 1, None),
+    ("UDPv6", 1472, 6, 20),
+    ("TCPv6", 2432, 22, 120),
+    ("UNIX", 1152, 410, None),
+    ("RAW", 1152, 2, None),
+    ("UDP", 1344, 24, 60),
+    ("TCP", 2304, 520, 2100),
+    ("NETLINK", 1096, 80, None),
+)
+"""Name, bytes of a socket, sockets, and pages that they hold where that is counted."""
+
 
 def add(files: Files, size: Size) -> None:
     """Add the files."""
@@ -130,8 +155,42 @@ def add(files: Files, size: Size) -> None:
         numbers += (counter(4600, bits=32), ZERO, counter(0.02, bits=32), *[ZERO] * 6)
         numbers += (counter(2, bits=32), ZERO, ZERO, fixed(core), ZERO, ZERO)
     files.add("proc/net/softnet_stat", (" ".join(["%08x"] * 15) + "\n") * size.cores, *numbers)
+    _tables(files, size)
+    _sizes(files)
     files.text("proc/sys/net/netfilter/nf_conntrack_max", "262144")
     files.one("proc/sys/net/netfilter/nf_conntrack_count", level(4100))
+
+
+def _tables(files: Files, size: Size) -> None:
+    """Add tables in hexadecimal, a line for each core; the entries are the machine's."""
+    for name, columns, entries in (
+        ("arp_cache", NEIGHBOURS, 41),
+        ("ndisc_cache", NEIGHBOURS, 9),
+        ("nf_conntrack", CONNTRACK, 4100),
+    ):
+        numbers: list[Number] = []
+        for _ in range(size.cores):
+            numbers.append(fixed(entries))
+            numbers += (counter(0.3 if n % 4 == 0 else 0, bits=32) for n in range(len(columns) - 1))
+        row = " ".join(["%08x"] * len(columns)) + "\n"
+        files.add(f"proc/net/stat/{name}", "  ".join(columns) + "\n" + row * size.cores, *numbers)
+
+
+def _sizes(files: Files) -> None:
+    """Add what each protocol's sockets take."""
+    head = f"{'protocol':9} size sockets  memory press maxhdr  slab module    "
+    letters = "cl co di ac io in de sh ss gs se re bi br ha uh gp em"
+    lines, numbers = [f"{head} {letters}"], []
+    for name, size, sockets, pages in PROTOCOLS:
+        memory = "%6d" if pages is not None else "    -1"
+        press = "no" if name.startswith("TCP") else "NI"
+        row = f"{name:9} {size:4} %6d  {memory}  {press:>3}   %5d   yes  kernel     "
+        lines.append(row + "  y" * 19)
+        numbers.append(level(sockets))
+        if pages is not None:
+            numbers.append(level(pages))
+        numbers.append(fixed(192 if name.startswith("TCP") else 0))
+    files.add("proc/net/protocols", "\n".join(lines) + "\n", *numbers)
 
 
 def _numbers(columns: dict[str, float]) -> dict[str, Number]:

@@ -86,10 +86,12 @@ class _File:
 class Files:
     """All files of a host.
 
-    `step` lets time pass; `changed` gives the texts that moved since, `every` all of them.
+    `links` are other names of directories, and what they lead to. `step` lets time pass;
+    `changed` gives the texts that moved since, `every` all of them.
     """
 
     def __init__(self, seed: int) -> None:
+        self.links: dict[str, str] = {}
         self._random = np.random.default_rng(seed)
         self._numbers: list[Number] = []
         self._files: list[_File] = []
@@ -109,6 +111,10 @@ class Files:
     def text(self, path: str, text: str) -> None:
         """Add a file that stays as it is."""
         self.add(path, text.replace("%", "%%") + "\n")
+
+    def link(self, path: str, target: str) -> None:
+        """Let a name lead to another directory; what lies in it is added under one name."""
+        self.links[path] = target
 
     def ready(self) -> None:
         """Take what was added; nothing is added any more."""
@@ -153,8 +159,18 @@ class Files:
         self._shown = shown.astype(np.int64).tolist()
 
     def every(self) -> dict[str, bytes]:
-        """Return the text of every file, by path."""
+        """Return the text of every file, by the path under which it was added."""
         return dict(self._texts(self._files))
+
+    def linked(self) -> dict[str, bytes]:
+        """Return the text of every file by each path that leads to it."""
+        found = self.every()
+        for link, target in reversed(self.links.items()):
+            for here, there in ((link, target), (target, link)):
+                below = f"{here}/"
+                for path in [path for path in found if path.startswith(below)]:
+                    found.setdefault(f"{there}/{path.removeprefix(below)}", found[path])
+        return found
 
     def changed(self) -> Iterator[tuple[str, bytes]]:
         """Yield path and text of the files that move at all."""

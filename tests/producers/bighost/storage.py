@@ -109,5 +109,11 @@ def _mountstats(files: Files) -> None:
             per_op = (1, 1.001, 0.0001, 210, 540, 0.02, 0.8, 0.9, 0.001)
             numbers += (counter(ops * each) for each in per_op)
         text.append("\n")
-    for process in ("self", "1"):
-        files.add(f"proc/{process}/mountstats", "".join(text), *numbers)
+    files.link("proc/self", "proc/1")
+    files.add("proc/1/mountstats", "".join(text), *numbers)
+    mounts = ["21 27 0:20 / /proc rw - proc proc rw", "27 1 253:0 / / rw - ext4 /dev/dm-0 rw"]
+    mounts += (
+        f"{90 + n} 27 0:{60 + n} / {mount} rw - nfs4 filer1:/export{mount} rw,vers=4.2"
+        for n, mount in enumerate(MOUNTS)
+    )
+    files.text("proc/1/mountinfo", "\n".join(mounts))
