@@ -1,0 +1,1 @@
+"""Other people's recordings: tables of text, turned into recordings of ours."""

@@ -1,0 +1,9 @@
+"""What can go wrong with a file that is to be imported."""
+
+from __future__ import annotations
+
+from schemas.errors import RevealError
+
+
+class InvalidImport(RevealError, ValueError):
+    """A file is not what it was said to be. The text names file and line and says what to do."""
