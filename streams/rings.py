@@ -37,17 +37,23 @@ class WindowBatch:
 
 @dataclass(slots=True, eq=False)
 class HostRing:
-    """One host's place in the log. Tick numbers count intervals since the epoch."""
+    """One host's place in the log. Tick numbers count intervals since the epoch.
+
+    A stride need not be a whole number of ticks, a window is: so every window has the same number.
+    """
 
     name: str
     layout: int
     interval_us: int
     length: int
-    stride: int
+    stride_us: int
     lateness: int
     group: RingGroup
     slot: int
+    next_stride: int
+    """The next window to close starts with this stride since the epoch."""
     next_end: int
+    """The tick after its last."""
     newest: int
     clock: int
     unbroken: int
@@ -61,6 +67,27 @@ class HostRing:
     pending: bool = False
     """A closed window of this host waits for its features."""
 
+    def first_tick(self, stride: int) -> int:
+        """Return the first tick at or after the start of a stride."""
+        return -(-stride * self.stride_us // self.interval_us)
+
+    def whole_stride(self, tick: int) -> int:
+        """Return the first stride that starts at or after a tick."""
+        return -(-tick * self.interval_us // self.stride_us)
+
+    def next_start(self, tick: int) -> int:
+        """Return the first tick of the first stride that starts at or after a tick."""
+        return self.first_tick(self.whole_stride(tick))
+
+    def stride_of(self, tick: int) -> int:
+        """Return the stride that a tick is in."""
+        return tick * self.interval_us // self.stride_us
+
+    def go_to(self, stride: int) -> None:
+        """Make the window that starts with this stride the next to close."""
+        self.next_stride = stride
+        self.next_end = self.first_tick(stride) + self.length
+
 
 class RingGroup:
     """Rings of all hosts with the same number of channels and slots."""
@@ -71,7 +98,8 @@ class RingGroup:
         self.rings = np.empty((0, slots, channels), np.float32)
         self.ticks = np.empty((0, slots), np.int64)
         self.free: list[int] = []
-        self.closed: list[tuple[HostRing, int]] = []
+        self.closed: list[tuple[HostRing, int, int]] = []
+        """Windows without features: the host, the tick after the last, the first stride."""
 
     def take_slot(self) -> int:
         """Return an empty ring's index; the arrays double when they are full."""
@@ -93,13 +121,14 @@ class RingGroup:
         closed, self.closed = self.closed, []
         if not closed:
             return None, 0
-        for host, _ in closed:
+        for host, _, _ in closed:
             host.pending = False
         count = len(closed)
-        slots = np.fromiter((h.slot for h, _ in closed), np.int64, count)
-        ends = np.fromiter((end for _, end in closed), np.int64, count)
-        lengths = np.fromiter((h.length for h, _ in closed), np.int64, count)
-        intervals = np.fromiter((h.interval_us for h, _ in closed), np.int64, count)
+        slots = np.fromiter((h.slot for h, _, _ in closed), np.int64, count)
+        ends = np.fromiter((end for _, end, _ in closed), np.int64, count)
+        lengths = np.fromiter((h.length for h, _, _ in closed), np.int64, count)
+        intervals = np.fromiter((h.interval_us for h, _, _ in closed), np.int64, count)
+        starts_us = np.fromiter((stride * h.stride_us for h, _, stride in closed), np.int64, count)
         values = np.empty((count, len(FEATURES) * self.channels), np.float32)
         samples = np.empty(count, np.int32)
         window_features(self.rings, self.ticks, slots, ends, lengths, values, samples)
@@ -111,8 +140,8 @@ class RingGroup:
             tuple(closed[i][0].name for i in rows),
             tuple(closed[i][0].layout for i in rows),
             tuple(closed[i][0].clock for i in rows),
-            ((ends - lengths) * intervals)[rows],
-            (ends * intervals)[rows],
+            starts_us[rows],
+            (starts_us + lengths * intervals)[rows],
             samples.astype(np.int64)[rows],
             lengths[rows],
             values if len(rows) == count else values[rows],

@@ -85,10 +85,10 @@ class Windows(Generic[T]):
         in_a_row = stamps == list(range(start, start + count * interval, interval))
         if start % interval or not (in_a_row or all(s % interval == 0 for s in stamps)):
             raise InvalidRecord(f"{record.host!r} sends ticks off the grid of {interval} us")
-        if self.spec.stride_us % interval:
+        if self.spec.length_us % interval:
             raise InvalidRecord(
                 f"{record.host!r} samples every {interval} us, which does not divide the "
-                f"{self.spec.stride_us} us between windows"
+                f"{self.spec.length_us} us of a window"
             )
         host = self._hosts.get(record.host)
         if host is not None and (
@@ -110,12 +110,12 @@ class Windows(Generic[T]):
             # A worker that starts again at this record builds no window that starts before it.
             # With ticks missing in between, such windows can be open: the record before stays.
             needed, before = host.newest_hold
-            host.holds.append((max(needed, _whole_stride(first, host.stride)), before))
+            host.holds.append((max(needed, host.next_start(first)), before))
         if in_a_row:
             last = self._add_run(host, record.values, first, count)
         else:
             last = self._add_scattered(host, record.values, stamps)
-        host.newest_hold = _whole_stride(last + 1, host.stride), token
+        host.newest_hold = host.next_start(last + 1), token
         self._release(host)
 
     def take(self) -> tuple[list[WindowBatch], list[T]]:
@@ -152,28 +152,28 @@ class Windows(Generic[T]):
 
     def _admit(self, record: Telemetry, channels: int, first: int) -> HostRing:
         spec, interval = self.spec, record.interval_us
-        length = max(1, spec.length_us // interval)
-        stride = spec.stride_us // interval
+        length = spec.length_us // interval
         lateness = spec.lateness_us // interval
-        slots = length + lateness + stride + 1
+        slots = length + lateness + -(-spec.stride_us // interval) + 1
         group = self._groups.get((channels, slots))
         if group is None:
             group = self._groups[channels, slots] = RingGroup(channels, slots)
-        begin = _whole_stride(first, stride)
         host: HostRing = HostRing(
             record.host,
             record.layout,
             interval,
             length,
-            stride,
+            spec.stride_us,
             lateness,
             group,
             group.take_slot(),
-            next_end=begin + length,
+            next_stride=0,
+            next_end=0,
             newest=first - 1,
             clock=self._clocks[record.host],
             unbroken=first,
         )
+        host.go_to(host.whole_stride(first))
         self._hosts[record.host] = host
         return host
 
@@ -186,7 +186,7 @@ class Windows(Generic[T]):
         while column < count:
             tick = first + column
             # One stride at a time, so that a long record never overtakes its own windows.
-            size = min(count - column, host.stride - tick % host.stride)
+            size = min(count - column, host.first_tick(host.stride_of(tick) + 1) - tick)
             if tick > host.newest + 1:
                 self._close(host, tick - 1)
                 self._skip_empty(host, tick)
@@ -256,9 +256,9 @@ class Windows(Generic[T]):
                 break
             if host.next_end - host.length > host.newest:
                 break  # not a tick in it: `_skip_empty` finds where to go on
-            host.group.closed.append((host, host.next_end))
+            host.group.closed.append((host, host.next_end, host.next_stride))
             host.pending = True
-            host.next_end += host.stride
+            host.go_to(host.next_stride + 1)
         self._release(host)
 
     def _is_whole(self, host: HostRing) -> bool:
@@ -276,10 +276,11 @@ class Windows(Generic[T]):
     def _skip_empty(self, host: HostRing, tick: int) -> None:
         """After a gap, go on with the first window that a tick can still come for."""
         if host.next_end - host.length > host.newest:
-            end = ((tick - host.lateness) // host.stride + 1) * host.stride
-            if end > host.next_end:
-                self.empty += (end - host.next_end) // host.stride
-                host.next_end = end
+            # The first that ends after the newest tick that is not waited for any more.
+            stride = host.stride_of(tick - host.lateness - host.length) + 1
+            if stride > host.next_stride:
+                self.empty += stride - host.next_stride
+                host.go_to(stride)
 
     def _release(self, host: HostRing) -> None:
         holds = host.holds
@@ -293,8 +294,3 @@ class Windows(Generic[T]):
         self.empty += empty
         if batch is not None:
             self._batches.append(batch)
-
-
-def _whole_stride(tick: int, stride: int) -> int:
-    """Return the first whole stride at or after a tick."""
-    return -(-tick // stride) * stride

@@ -240,7 +240,7 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
     [
         ([100_001], 100_000, "off the grid of 100000 us"),
         ([100_000, 200_001], 100_000, "off the grid of 100000 us"),
-        ([300_000], 300_000, "does not divide the 1000000 us between windows"),
+        ([400_000], 400_000, "does not divide the 3000000 us of a window"),
         ([2_000_000], 2_000_000, "does not divide"),
     ],
 )
@@ -273,3 +273,47 @@ def test_one_late_record_is_not_a_clock_set_back() -> None:
         windows.add(record("h", list(range(10 * s, 10 * s + 10))), token)
     assert [end for end, *_ in rows(windows)[0]["h"]] == list(range(30, 231, 10))
     assert windows.dropped["late"] == 30
+
+
+def own_grid(interval: int, first: int, count: int, per_record: int) -> list[Telemetry]:
+    """Records of one channel whose value is the tick's number."""
+    out = []
+    for start in range(first, first + count, per_record):
+        ticks = np.arange(start, min(start + per_record, first + count))
+        values = (ticks[None, :] - first).astype(np.float32)
+        out.append(Telemetry("h", 1, 0, interval, ticks * interval, values))
+    return out
+
+
+@pytest.mark.parametrize("interval", [10_000, 300_000, 600_000, 750_000, 1_500_000, 3_000_000])
+@given(per_record=st.integers(1, 7), phase=st.integers(0, 20), gap=st.integers(0, 12))
+@settings(deadline=None, max_examples=15)
+def test_an_interval_that_divides_the_window_only(
+    interval: int, per_record: int, phase: int, gap: int
+) -> None:
+    """Windows start with whole seconds, and have what lies in them: as an array search finds it."""
+    first = 1_700_000_000_000_000 // interval + phase
+    count = 8_000_000 // interval + 1
+    sent = own_grid(interval, first, count, per_record)
+    del sent[len(sent) // 2 : min(len(sent) // 2 + gap, len(sent) - 1)]
+    windows: Windows[int] = Windows(WindowSpec())
+    got: list[tuple[int, int, float]] = []
+    for token, telemetry in enumerate(sent):
+        windows.add(telemetry, token)
+        for b in windows.take()[0]:
+            assert (b.ends - b.starts == 3_000_000).all()
+            assert (b.expected == 3_000_000 // interval).all()
+            got += zip(b.starts.tolist(), b.samples.tolist(), b.values[:, 0].tolist(), strict=True)
+    stamps = np.concatenate([t.timestamps for t in sent])
+    newest = stamps[-1]
+    for start, samples, mean in got:
+        assert start % 1_000_000 == 0
+        inside = stamps[(stamps >= start) & (stamps < start + 3_000_000)]
+        assert samples == len(inside)
+        assert mean == pytest.approx(np.mean(inside // interval - first), rel=1e-5)
+    begin = -(-int(stamps[0]) // 1_000_000) * 1_000_000
+    every = range(begin, int(newest) - 4_000_000 - interval, 1_000_000)
+    owed = {s for s in every if ((stamps >= s) & (stamps < s + 3_000_000)).any()}
+    starts = [start for start, _, _ in got]
+    assert len(set(starts)) == len(starts)
+    assert owed <= set(starts)
