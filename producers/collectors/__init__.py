@@ -43,11 +43,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from producers.collectors import (
+    conntrack,
     cpu,
     cpuidle,
     edac,
     hwmon,
+    infiniband,
     interrupts,
+    link,
     memory,
     network,
     pressure,
@@ -70,6 +73,9 @@ MACHINE: tuple[Callable[[], Collector], ...] = (
     memory.collector,
     pressure.collector,
     storage.collector,
+    infiniband.collector,
+    infiniband.port_collector,
+    infiniband.hardware_collector,
     edac.collector,
     hwmon.collector,
     rapl.collector,
@@ -77,7 +83,13 @@ MACHINE: tuple[Callable[[], Collector], ...] = (
 )
 """What all network namespaces of a machine share."""
 
-NAMESPACE: tuple[Callable[[], Collector], ...] = (network.collector,)
+NAMESPACE: tuple[Callable[[], Collector], ...] = (
+    network.collector,
+    network.slow_collector,
+    conntrack.collector,
+    link.collector,
+    link.settings_collector,
+)
 """What each network namespace has for itself."""
 
 ALL: tuple[Callable[[], Collector], ...] = (*MACHINE, *NAMESPACE)

@@ -268,11 +268,11 @@ def test_hotplug_of_an_interface_leaves_the_others_alone() -> None:
     host = Host("network")
     seen = [
         host.read({"proc/net/dev": text(n, *names)}, SECOND_NS)
-        for n, names in enumerate([("eth0",)] * 3 + [("veth1", "eth0")] * 4 + [("eth0",)] * 3)
+        for n, names in enumerate([("eth0",)] * 3 + [("eth1", "eth0")] * 4 + [("eth0",)] * 3)
     ]
     assert [v["net.rx_bytes[eth0]"] for v in seen[1:]] == [1] * 9
     assert [v["net.tx_bytes[eth0]"] for v in seen[1:]] == [2] * 9
-    comes = [v.get("net.rx_bytes[veth1]") for v in seen]
+    comes = [v.get("net.rx_bytes[eth1]") for v in seen]
     # Believed the second time, a rate from the third; when it goes, unknown once.
     assert comes[:4] == [None] * 4
     assert math.isnan(comes[4] or 0)
@@ -317,14 +317,18 @@ def test_two_hosts_share_a_group_that_reads_once() -> None:
     assert set(hosts[0].stats) == {"machine", "own"}
 
 
+OWN = ("proc/net", "proc/sys/net", "sys/class/net")
+"""What each network namespace has for itself."""
+
+
 def test_two_ranks_of_a_recording_see_their_own_network() -> None:
     """A sampler over a shared machine gives what one over all files gives."""
     recorded = [
-        {f"rank{r}:{p}" if p.startswith("proc/net") else p: t for p, t in f.items()}
+        {f"rank{r}:{p}" if p.startswith(OWN) else p: t for p, t in f.items()}
         for f, r in ((FIRST, 0), (SECOND, 0))
     ]
     for files, other in zip(recorded, (SECOND, FIRST), strict=True):
-        files |= {f"rank1:{p}": t for p, t in other.items() if p.startswith("proc/net")}
+        files |= {f"rank1:{p}": t for p, t in other.items() if p.startswith(OWN)}
     machine = MemoryReader()
     shared = Group([make() for make in MACHINE], machine)
     ranks = [MemoryReader(prefix=f"rank{r}:") for r in (0, 1)]
@@ -342,7 +346,7 @@ def test_two_ranks_of_a_recording_see_their_own_network() -> None:
     ]
     for n, files in enumerate(recorded):
         machine.files = ranks[0].files = ranks[1].files = files
-        samples = [host.sample(1 + n * BETWEEN_NS) for host in hosts]
+        samples = [host.sample(1 + n * BETWEEN_NS, whole=True) for host in hosts]
     labels = [c.label for c in samples[0].layout.channels]
     values = dict(zip(labels, samples[0].values.tolist(), strict=True))
     alone = Host().twice()
