@@ -6,34 +6,27 @@ import logging
 import shutil
 import sys
 import time
-from dataclasses import dataclass
-from importlib.metadata import version
 
 import click
 from rich.console import Console
 
 from producers import doctor, listing
 from producers.agent import Agent
+from producers.budget import Budget, allowed_percent
 from producers.clock import Grid, SystemClock
-from producers.collectors import ALL
-from producers.collectors.agent import OwnCost
-from producers.collectors.agent import collector as own_collector
 from producers.config import AgentSettings
+from producers.host import VERSION, Host, cores
 from producers.metrics import AgentMetrics
 from producers.packing import Packer
 from producers.publisher import Publisher
-from producers.reading import Reader, SystemReader
-from producers.sampler import Sampler
-from producers.source import Collector
+from producers.reading import SystemReader
 from schemas.errors import InvalidSettings
 from schemas.flags import print_settings, with_settings
 from schemas.settings import Kafka, Resolved
 
 PROGRAM = "reveal-agent"
-VERSION = version("reveal-telemetry")
 MINUTE_NS = 60_000_000_000
 MB = 1_000_000
-BOOT_ID = "proc/sys/kernel/random/boot_id"
 LIST_WAIT_S = 1.1
 """Over a second, so that what is read once a second has a rate, too."""
 
@@ -59,7 +52,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
         )
     clock = SystemClock()
     with SystemReader(own.proc_root, own.sys_root) as reader:
-        host = _Host.of(own, reader)
+        host = Host.of(own, reader)
         agent = Agent(
             clock=clock,
             grid=Grid(1000 * own.interval_ms, clock),
@@ -73,6 +66,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
                 keep_bytes=own.keep_mb * MB,
             ),
             own=host.own,
+            budget=Budget(allowed_percent(own.budget_percent, cores(reader))),
             say=_say,
             cpu_ns=time.process_time_ns,
         )
@@ -92,11 +86,11 @@ def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
     """List every channel of this host with its value now."""
     own = settings.get("agent", AgentSettings)
     with SystemReader(own.proc_root, own.sys_root) as reader:
-        host = _Host.of(own, reader)
+        host = Host.of(own, reader)
         for wait_s in (0.0, LIST_WAIT_S):  # a rate needs two readings
             time.sleep(wait_s)
             host.own.cpu_ns = time.process_time_ns()
-            sample = host.sampler.sample(time.monotonic_ns())
+            sample = host.sampler.sample(time.monotonic_ns(), whole=True)
             host.own.collector_us = [
                 1e6 * host.sampler.stats[c.name].last_seconds for c in host.collectors
             ]
@@ -138,32 +132,6 @@ def doctor_(settings: Resolved, as_json: bool) -> None:
 def config_(settings: Resolved) -> None:
     """Print the settings in force and where each came from."""
     print_settings(settings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Host:
-    """What one host is sampled with."""
-
-    collectors: list[Collector]
-    own: OwnCost
-    sampler: Sampler
-
-    @staticmethod
-    def of(settings: AgentSettings, reader: Reader) -> _Host:
-        collectors = [make() for make in ALL]
-        own = OwnCost([c.name for c in collectors])
-        boot_id = reader.read(BOOT_ID)
-        sampler = Sampler(
-            [*collectors, own_collector(own)],
-            reader,
-            host=settings.host_name,
-            interval_us=1000 * settings.interval_ms,
-            agent_version=VERSION,
-            boot_id=boot_id.decode("ascii", "replace").strip()
-            if isinstance(boot_id, bytes)
-            else "",
-        )
-        return _Host(collectors, own, sampler)
 
 
 def _say(line: str) -> None:

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from producers.budget import Budget
 from producers.clock import Clock, Grid, Tick
 from producers.collectors.agent import OwnCost
 from producers.packing import Packer
@@ -85,14 +86,18 @@ class Agent:
         packer: Packer,
         publisher: Publisher,
         own: OwnCost,
+        budget: Budget,
         say: Callable[[str], None],
         cpu_ns: Callable[[], int],
     ) -> None:
         self.grid = grid
         self.sampler = sampler
-        self._stats = [sampler.stats[c.name] for c in collectors]
+        self.stats = {c.name: sampler.stats[c.name] for c in collectors}
+        self._stats = [*self.stats.values()]
+        self._say = say
         self.publisher = publisher
         self.own = own
+        self.budget = budget
         self.ticks = 0
         self.channels = 0
         self.jitter = Spread()
@@ -164,7 +169,8 @@ class Agent:
         own, publisher = self.own, self.publisher
         self.jitter.add(tick.jitter_us / 1e6)
         self.work.add((self._clock.mono_ns() - tick.mono_ns) / 1e9)
-        own.cpu_ns = self._cpu_ns()
+        cpu_ns = self._cpu_ns()
+        own.cpu_ns = cpu_ns
         own.jitter_us = tick.jitter_us
         own.missed_ticks = self.grid.missed
         own.collector_us = [1e6 * s.last_seconds for s in self._stats]
@@ -174,3 +180,5 @@ class Agent:
         own.dropped = publisher.dropped.total()
         own.payload_bytes = publisher.payload_bytes
         self._report.look(tick.mono_ns)
+        for line in self.budget.look(tick.mono_ns, cpu_ns, self.stats):
+            self._say(line)

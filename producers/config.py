@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
+from schemas.flags import also
 from schemas.settings import Section
 
 WINDOW_MS = 3000
@@ -18,8 +19,16 @@ class AgentSettings(Section):
 
     host: str = Field("", description="name of this host; empty: its hostname")
     interval_ms: int = Field(100, ge=10, le=3000, description="sampling interval, milliseconds")
-    proc_root: Path = Field(Path("/proc"), description="where the kernel's proc is mounted")
-    sys_root: Path = Field(Path("/sys"), description="where the kernel's sysfs is mounted")
+    proc_root: Path = Field(
+        Path("/proc"),
+        description="where the kernel's proc is mounted",
+        json_schema_extra=also("--path.proc"),
+    )
+    sys_root: Path = Field(
+        Path("/sys"),
+        description="where the kernel's sysfs is mounted",
+        json_schema_extra=also("--path.sys"),
+    )
     without: str = Field(
         "", description="collectors to leave out, by name, separated by commas: perf,ethtool"
     )

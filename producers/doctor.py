@@ -17,8 +17,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from producers.collectors import ALL
 from producers.config import AgentSettings
+from producers.host import make_collectors
 from producers.publisher import in_short, producer_config
 from producers.reading import Reader, SystemReader
 from producers.source import Collector
@@ -57,7 +57,7 @@ MOUNT = "mount the host's /proc and name it with --proc-root"
 def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
     """Look at everything, in order; each finding comes when it is known."""
     with SystemReader(settings.proc_root, settings.sys_root) as reader:
-        collectors = [make() for make in ALL]
+        collectors = make_collectors(settings)
         for collector in collectors:
             yield from check_collector(collector, reader)
         yield check_cost(_sampling_ms(collectors, reader), settings.interval_ms)

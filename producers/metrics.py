@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from schemas.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from producers.agent import Agent, Spread
+    from producers.sampler import CollectorStats
 
 PREFIX = "reveal_agent"
 
@@ -78,6 +79,15 @@ class AgentMetrics(Collector):
             *("collector_bad_fields", "Fields that were no numbers", "collector"),
             {name: s.bad_fields for name, s in stats.items()},
         )
+        yield _gauges(
+            *("collector_stretch", "Times more rarely than it wants a collector is read", stats),
+            lambda s: s.stretch,
+        )
+        yield _gauges(
+            *("collector_age_seconds", "Age of its oldest reading in the newest tick", stats),
+            lambda s: s.age_ns / 1e9,
+        )
+        yield _gauge("cpu_budget_ratio", "CPU it may take, of one core", agent.budget.allowed / 100)
         yield _gauge("queued_messages", "Messages not acknowledged yet", len(publisher))
         yield _counter("delivered_messages", "Messages acknowledged", publisher.delivered)
         yield _counters("dropped_messages", "Messages given up", "reason", publisher.dropped)
@@ -90,6 +100,15 @@ class AgentMetrics(Collector):
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, value)
+
+
+def _gauges(
+    name: str, text: str, stats: Mapping[str, CollectorStats], of: Callable[[CollectorStats], float]
+) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["collector"])
+    for key, s in stats.items():
+        family.add_metric([key], of(s))
+    return family
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

@@ -11,9 +11,13 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 
 from schemas.errors import RevealError
 from schemas.settings import Resolved, Section, flag, resolve, variable
+
+_ALSO = "also"
 
 
 class UserError(click.ClickException):
@@ -51,9 +55,7 @@ def with_settings(**sections: type[Section]) -> Callable[[Callable[..., Any]], A
         wrapped: Any = run
         for name, cls in reversed(sections.items()):
             for key, field in reversed(cls.model_fields.items()):
-                wrapped = _option(name, key, field.annotation, field.default, field.description)(
-                    wrapped
-                )
+                wrapped = _option(name, key, field)(wrapped)
         return click.option(
             "--config",
             type=click.Path(path_type=Path),
@@ -85,10 +87,23 @@ def _toml(value: object) -> str:
     return json.dumps(str(value), ensure_ascii=False)
 
 
-def _option(
-    section: str, key: str, annotation: Any, default: object, description: str | None
-) -> Callable[[Any], Any]:
-    names = [flag(key), f"{section}__{key}"]
+def also(*flags: str) -> JsonDict:
+    """Give a setting other flags, too, that people know from elsewhere: ``--path.proc``.
+
+    For pydantic's ``Field(json_schema_extra=...)``.
+    """
+    return {_ALSO: [*flags]}
+
+
+def _option(section: str, key: str, field: FieldInfo) -> Callable[[Any], Any]:
+    annotation, default, description = field.annotation, field.default, field.description
+    extra = field.json_schema_extra
+    others = extra.get(_ALSO) if isinstance(extra, dict) else None
+    names = [
+        flag(key),
+        *(map(str, others) if isinstance(others, list) else ()),
+        f"{section}__{key}",
+    ]
     shown = "" if default in ("", None) else f" [default: {default}]"
     text = f"{description or ''}{shown} (or {variable(section, key)})"
     if annotation is bool:

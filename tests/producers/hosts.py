@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from producers.agent import Agent
+from producers.budget import Budget
 from producers.clock import Grid
 from producers.collectors.agent import OwnCost
 from producers.collectors.agent import collector as own_collector
@@ -95,6 +96,7 @@ class Host:
             packer=Packer(ticks_per_record),
             publisher=self.publisher,
             own=self.own,
+            budget=Budget(100.0),
             say=self.said.append,
             cpu_ns=lambda: self.cpu_ns,
         )

@@ -197,6 +197,13 @@ def test_intervals_that_fit_the_window(interval_ms: int) -> None:
     assert f"interval_ms = {interval_ms}" in result.output
 
 
+@pytest.mark.parametrize("flag", ["--proc-root", "--path.proc"])
+def test_roots_by_the_names_of_other_exporters(flag: str, tmp_path: Path) -> None:
+    result = invoke("config", flag, str(tmp_path), "--path.sys", "/host/sys")
+    assert f'proc_root = "{tmp_path}"' in result.output
+    assert 'sys_root = "/host/sys"' in result.output
+
+
 def test_config_says_where_each_value_came_from() -> None:
     result = invoke("config", "--host", "node7", env={"REVEAL_AGENT_KEEP_MINUTES": "2"})
     lines = dict(line.split(" # ") for line in result.output.splitlines() if " # " in line)

@@ -1,0 +1,117 @@
+"""What the agent may cost: a made-up host whose collectors cost what they are read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producers.budget import LOOK_NS, MOST_STRETCH, SECOND_NS, Budget, allowed_percent
+from producers.sampler import CollectorStats
+
+
+class Machine:
+    """`costs` are percent of a core at a stretch of 1, `fixed` what the agent takes besides."""
+
+    def __init__(self, allowed: float, fixed: float = 0.0, **costs: float) -> None:
+        self.budget = Budget(allowed)
+        self.stats = {name: CollectorStats() for name in costs}
+        self.costs = costs
+        self.fixed = fixed
+        self.mono_ns = 5 * SECOND_NS
+        self.cpu_ns = 0.0
+        self.budget.look(self.mono_ns, 0, self.stats)
+
+    @property
+    def percent(self) -> float:
+        return self.fixed + sum(c / self.stats[n].stretch for n, c in self.costs.items())
+
+    @property
+    def stretch(self) -> dict[str, int]:
+        return {name: s.stretch for name, s in self.stats.items()}
+
+    def look(self, times: int = 1) -> list[str]:
+        said = []
+        for _ in range(times):
+            seconds = LOOK_NS / SECOND_NS
+            self.cpu_ns += self.percent / 100 * LOOK_NS
+            for name, s in self.stats.items():
+                s.seconds += self.costs[name] / s.stretch / 100 * seconds
+            self.mono_ns += LOOK_NS
+            said += self.budget.look(self.mono_ns, int(self.cpu_ns), self.stats)
+        return said
+
+
+def test_what_is_allowed() -> None:
+    assert allowed_percent(1, 48) == 48
+    assert allowed_percent(1, 2) == 2
+    assert allowed_percent(0.1, 4) == 1
+
+
+def test_within_the_budget_nothing_changes() -> None:
+    machine = Machine(2.0, 0.5, cpu=0.4, gpu=0.9)
+    assert machine.look(20) == []
+    assert machine.stretch == {"cpu": 1, "gpu": 1}
+    assert machine.budget.used == pytest.approx(1.8)
+
+
+def test_the_costliest_is_read_more_rarely_at_once_and_it_is_said() -> None:
+    machine = Machine(2.0, 0.5, cpu=0.4, interrupts=6.0)
+    assert machine.look() == [
+        "took 6.90 % of a core, 2.00 are allowed; reads interrupts 8 times rarer"
+    ]
+    assert machine.stretch == {"cpu": 1, "interrupts": 8}
+    assert machine.percent < 2
+    assert machine.look(30) == []
+    assert machine.stretch == {"cpu": 1, "interrupts": 8}
+
+
+def test_what_became_cheap_comes_back() -> None:
+    machine = Machine(2.0, 0.5, cpu=0.4, interrupts=6.0)
+    machine.look(2)
+    machine.costs["interrupts"] = 0.2
+    assert machine.look(3) == ["took 1.00 % of a core; reads interrupts as often as before"]
+    assert machine.stretch == {"cpu": 1, "interrupts": 1}
+
+
+def test_when_nothing_helps_it_is_said_once() -> None:
+    machine = Machine(1.0, 3.0, cpu=0.4)
+    said = machine.look(10)
+    (line,) = said
+    assert line.startswith("took 3.40 % of a core, 1.00 are allowed; nothing left to read more")
+    assert machine.stretch == {"cpu": MOST_STRETCH}
+    machine.fixed = 0.2
+    assert machine.look(20)[-1].endswith("reads cpu as often as before")
+
+
+def test_what_a_start_costs_is_not_judged() -> None:
+    budget = Budget(1.0)
+    stats = {"cpu": CollectorStats(seconds=3.0)}
+    assert budget.look(10**9, 4 * SECOND_NS, stats) == []
+    assert budget.look(10**9 + LOOK_NS - 1, 9 * SECOND_NS, stats) == []
+    assert math.isnan(budget.used)
+    assert stats["cpu"].stretch == 1
+
+
+@given(
+    allowed=st.floats(0.5, 50),
+    fixed=st.floats(0, 0.4),
+    costs=st.lists(st.floats(0, 30), min_size=1, max_size=12),
+)
+def test_whatever_the_costs_it_settles_within_the_budget(
+    allowed: float, fixed: float, costs: list[float]
+) -> None:
+    machine = Machine(allowed, fixed, **{f"c{i}": c for i, c in enumerate(costs)})
+    machine.look(3)
+    least = fixed + sum(costs) / MOST_STRETCH
+    assert machine.percent <= max(allowed, least) * 1.02
+    before = machine.stretch
+    # It settles: once there is no room for one to come back, nothing changes any more.
+    machine.look(200)
+    settled = machine.stretch
+    machine.look(20)
+    assert machine.stretch == settled
+    assert machine.percent <= max(allowed, least) * 1.02
+    assert all(settled[n] <= before[n] for n in before)
