@@ -47,6 +47,7 @@ from producers.collectors import (
     cpu,
     cpuidle,
     edac,
+    ethtool,
     hwmon,
     infiniband,
     interrupts,
@@ -95,5 +96,5 @@ NAMESPACE: tuple[Callable[[], Collector], ...] = (
 ALL: tuple[Callable[[], Collector], ...] = (*MACHINE, *NAMESPACE)
 """Every collector of kernel files. Each call makes a new one, with a state of its own."""
 
-DEVICES: tuple[Callable[[Options], Sequence[Collector]], ...] = ()
+DEVICES: tuple[Callable[[Options], Sequence[Collector]], ...] = (ethtool.collectors,)
 """What is not in files below /proc and /sys: each gives one collector or more."""
