@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 BENCHES = {
-    "agent": "the agent's CPU at 100 ms, beside psutil reading the same files",
+    "agent": "the agent here and on a host of 48 cores, beside node_exporter and psutil",
     "models": "fitting and scoring 1,000 hosts, each with a baseline of its own",
     "replay": "recordings through the core, as multiples of real time",
     "stream": "a worker's CPU and latency at 1,000 hosts, beside a plain consumer and a naive one",

@@ -1,8 +1,14 @@
-"""What the whole agent costs, beside psutil reading the same kinds of files at the same rate.
+"""What the whole agent costs, beside node_exporter and psutil reading the same files as often.
 
-Both run at the same time, each a process of its own. The agent samples, packs, compresses and
-sends to the embedded broker; the other one only reads. CPU is user and system time of all
-threads, from /proc/<pid>/stat, after the start-up.
+On this machine, and on a host of 48 cores and 4 GPUs that does not exist: its files are on a
+tmpfs, where another process makes them move, and its GPUs answer from a recorded table. So what
+the kernel and the driver themselves would spend there is in none of its figures.
+
+All programs of a case run at the same time, each a process of its own. The agent samples, packs,
+compresses and sends to the embedded broker; node_exporter is scraped over loopback, psutil only
+reads. CPU is user and system time of all threads of these alone, from /proc/<pid>/stat, after the
+start-up. A value is a channel of the agent, a sample of a scrape, a number of psutil; numbers read
+are those taken from files and calls, which the agent does not do at each tick for each file.
 """
 
 from __future__ import annotations
@@ -11,108 +17,239 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-import psutil
 
 from deploy.local import Broker
+from tests.bench import exporter
 
-INTERVAL_S = 0.1
-WARM_S = 4.0
-MEASURE_S = 20.0
+CORES, GPUS = 48, 4
+SHM = Path("/dev/shm")  # noqa: S108  # it is a tmpfs, wherever it is there
+WARM_S = 6.0
+MEASURE_S = {100: 20.0, 600: 30.0}
+"""Seconds by the interval in milliseconds: whole turns of what is read every ten seconds, and
+enough of the hundredths in which the kernel counts."""
+
+HERE, FIXTURE = "this machine", "fixture host"
+TARGETS = {(HERE, 100): 1.5, (FIXTURE, 100): 5.0}
+"""Percent of one core that the agent may take at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one program cost in one case.
+
+    `values` are those of one reading, `per_second` those that it delivered, `read_per_second` the
+    numbers that it read; `percent` is of one core.
+    """
+
+    host: str
+    interval_ms: int
+    program: str
+    values: int
+    per_second: float
+    read_per_second: float
+    percent: float
+
+    @property
+    def us_a_value(self) -> float:
+        """CPU time for a value that was delivered, microseconds."""
+        return 1e4 * self.percent / self.per_second
+
+    @property
+    def us_a_read(self) -> float:
+        """CPU time for a number that was read, microseconds."""
+        return 1e4 * self.percent / self.read_per_second
 
 
 def main(as_json: bool) -> None:
-    """Measure for some twenty seconds and print."""
-    result = measure()
+    """Measure for some two minutes and print."""
+    costs = list(measure(say=not as_json))
     if as_json:
-        click.echo(json.dumps({"bench": "agent", **result}))
+        rows = [asdict(c) | {"us_a_value": c.us_a_value, "us_a_read": c.us_a_read} for c in costs]
+        click.echo(json.dumps({"bench": "agent", "rows": rows}))
         return
-    click.echo(f"  {'':<28}{'channels':>9}{'% of a core':>13}{'us a channel':>14}")
-    for key, name in (("agent", "agent: sample, pack, send"), ("psutil", "psutil: read only")):
-        channels, percent = result[f"{key}_channels"], result[f"{key}_percent"]
-        each = 1e6 * INTERVAL_S * percent / 100 / channels
-        click.echo(f"  {name:<28}{channels:>9.0f}{percent:>13.2f}{each:>14.2f}")
-    click.echo(
-        f"  the agent costs {result['ratio']:.2f} of what psutil costs,"
-        f" and reads {result['agent_channels'] / result['psutil_channels']:.1f} times as much;"
-        f" {result['agent_ticks']:.0f} ticks, {result['agent_missed']:.0f} missed"
+    for line in verdict(costs):
+        click.echo(line)
+
+
+def measure(*, say: bool) -> Iterator[Cost]:
+    """Yield the costs of each program in each case, and say them while they come."""
+    if say:
+        for line in preface():
+            click.echo(f"  {line}")
+        columns = f"{'values':>8}{'a second':>10}{'read/s':>9}{'% of a core':>13}"
+        click.echo(f"  {'':<34}{columns}{'us a value':>12}{'us a read':>11}")
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker())
+        root = stack.enter_context(fixture_host())
+        for host, at in ((HERE, None), (FIXTURE, root)):
+            for interval_ms in MEASURE_S:
+                for cost in case(host, at, interval_ms, broker.bootstrap):
+                    if say:
+                        click.echo(f"  {as_row(cost)}")
+                    yield cost
+
+
+def preface() -> Iterator[str]:
+    """Yield what one has to know of the figures."""
+    place = "on tmpfs" if SHM.is_dir() else "in a directory that is no tmpfs"
+    yield (
+        f"{FIXTURE}: {CORES} cores, {GPUS} H100s; files {place}, GPU calls from a recorded table:"
+    )
+    yield "what kernel and driver spend on such files and calls is in nobody's figures;"
+    yield "perf, ethtool and kmsg are this machine's there, too; who moves the files is not counted"
+    if exporter.program() is None:
+        yield f"no figures of node_exporter: {exporter.NOT_HERE}"
+
+
+def as_row(c: Cost) -> str:
+    """Return a line of the table."""
+    name = f"{c.host}, {c.interval_ms} ms: {c.program}"
+    figures = f"{c.values:>8}{c.per_second:>10.0f}{c.read_per_second:>9.0f}{c.percent:>13.2f}"
+    return f"{name:<34}{figures}{c.us_a_value:>12.2f}{c.us_a_read:>11.2f}"
+
+
+def verdict(costs: list[Cost]) -> Iterator[str]:
+    """Yield whether the agent keeps its targets and is the cheapest per number read."""
+    for (host, interval_ms), percent in TARGETS.items():
+        for c in costs:
+            if (c.host, c.interval_ms, c.program) == (host, interval_ms, "agent"):
+                kept = "kept" if c.percent <= percent else "MISSED"
+                yield (
+                    f"  {host}, {interval_ms} ms: {c.percent:.2f} % of a core, at most {percent}:"
+                    f" {kept}"
+                )
+    for host in (HERE, FIXTURE):
+        for interval_ms in MEASURE_S:
+            mine, *others = (c for c in costs if (c.host, c.interval_ms) == (host, interval_ms))
+            for other in others:
+                yield (
+                    f"  {host}, {interval_ms} ms: a value from {other.program} costs "
+                    f"{other.us_a_value / mine.us_a_value:.1f} times the agent's, a number read "
+                    f"{other.us_a_read / mine.us_a_read:.1f} times"
+                )
+
+
+def case(host: str, root: Path | None, interval_ms: int, brokers: str) -> list[Cost]:
+    """Run every program on one host at one interval, and return their costs."""
+    measure_s = MEASURE_S[interval_ms]
+    whole_s = WARM_S + measure_s + 2
+    proc, sys_ = (root / "proc", root / "sys") if root else (Path("/proc"), Path("/sys"))
+    interval_s = interval_ms / 1000
+    with ExitStack() as stack:
+        start = stack.enter_context
+        agent = start(agent_process(root, proc, sys_, interval_ms, brokers, whole_s))
+        watched = {"agent": agent}
+        helpers: dict[str, subprocess.Popen[str]] = {}
+        if (program := exporter.program()) is not None:
+            port = exporter.free_port()
+            arguments = exporter.arguments(proc, sys_, port)
+            watched["node_exporter"] = start(process(*arguments, program=program, quiet=True))
+            client = ("-m", "tests.bench.exporter", str(port), str(interval_s))
+            helpers["node_exporter"] = start(process(*client))
+        if root is None:
+            watched["psutil"] = start(process("-m", "tests.bench.psutils", str(interval_s)))
+        time.sleep(WARM_S)
+        started, before = time.monotonic(), {n: cpu_seconds(p.pid) for n, p in watched.items()}
+        time.sleep(measure_s)
+        wall = time.monotonic() - started
+        spent = {n: cpu_seconds(p.pid) - before[n] for n, p in watched.items()}
+        figures = {"agent": _of_agent(agent, whole_s)}
+        if "node_exporter" in helpers:
+            figures["node_exporter"] = _of_exporter(helpers["node_exporter"])
+        if "psutil" in watched:
+            figures["psutil"] = _of_psutil(watched["psutil"], interval_s)
+    return [
+        Cost(host, interval_ms, name, *figures[name], 100 * spent[name] / wall) for name in figures
+    ]
+
+
+def agent_process(
+    root: Path | None, proc: Path, sys_: Path, interval_ms: int, brokers: str, seconds: float
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Run the agent on a host."""
+    host = ["--proc-root", str(proc), "--sys-root", str(sys_)]
+    if root is not None:
+        # One percent of 48 cores, of which this machine has fewer.
+        share = CORES / (os.cpu_count() or 1)
+        host += ["--host", "fixture", "--budget-percent", f"{min(100.0, share):.1f}"]
+    return process(
+        *("-m", "tests.bench.host_agent", str(GPUS if root else 0), "run"),
+        *("--brokers", brokers, "--interval-ms", str(interval_ms), "--seconds", str(seconds)),
+        *host,
     )
 
 
-def measure() -> dict[str, float]:
-    """Return channels and percent of one core of both, and their ratio."""
-    with ExitStack() as stack:
-        broker = stack.enter_context(Broker())
-        agent = stack.enter_context(
-            _process(
-                *("-m", "producers", "run", "--brokers", broker.bootstrap),
-                *("--seconds", str(WARM_S + MEASURE_S + 2)),
-            )
-        )
-        other = stack.enter_context(_process("-m", "tests.bench.agent"))
-        time.sleep(WARM_S)
-        started, before = time.monotonic(), [_cpu_seconds(p.pid) for p in (agent, other)]
-        time.sleep(MEASURE_S)
-        wall, after = time.monotonic() - started, [_cpu_seconds(p.pid) for p in (agent, other)]
-        other.terminate()
-        read, _ = other.communicate()
-        _, said = agent.communicate()
+def _of_agent(agent: subprocess.Popen[str], seconds: float) -> tuple[int, float, float]:
+    printed, said = agent.communicate()
     if agent.returncode:
         raise click.ClickException(f"the agent ended with exit code {agent.returncode}: {said}")
-    percent = [100 * (b - a) / wall for a, b in zip(before, after, strict=True)]
     words = said.splitlines()[-1].split()  # reveal-agent: T ticks of C channels, M missed; ...
-    return {
-        "agent_percent": percent[0],
-        "agent_channels": int(words[4]),
-        "agent_ticks": int(words[1]),
-        "agent_missed": int(words[6]),
-        "psutil_percent": percent[1],
-        "psutil_channels": int(read.split()[0]),
-        "ratio": percent[0] / percent[1],
-        "interval_ms": 1000 * INTERVAL_S,
-        "seconds": wall,
-    }
+    ticks, channels = int(words[1]), int(words[4])
+    read = json.loads(printed.splitlines()[-1])["numbers"]
+    return channels, channels * ticks / seconds, read / seconds
 
 
-def _process(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def _of_exporter(client: subprocess.Popen[str]) -> tuple[int, float, float]:
+    client.terminate()
+    printed, said = client.communicate()
+    if client.returncode:
+        raise click.ClickException(f"scraping: exit code {client.returncode}: {said}")
+    first, last = map(json.loads, printed.splitlines())
+    per_second = first["samples"] * last["scrapes"] / last["seconds"]
+    return first["samples"], per_second, per_second
+
+
+def _of_psutil(reader: subprocess.Popen[str], interval_s: float) -> tuple[int, float, float]:
+    reader.terminate()
+    printed, _ = reader.communicate()
+    values = int(printed.split()[0])
+    return values, values / interval_s, values / interval_s
+
+
+@contextmanager
+def fixture_host() -> Iterator[Path]:
+    """Yield a directory with the host that does not exist; it moves."""
+    with ExitStack() as stack:
+        shm = SHM if SHM.is_dir() else None
+        kept = tempfile.TemporaryDirectory(prefix="reveal-bench-", dir=shm)
+        root = stack.enter_context(kept)
+        arguments = (root, "--cores", str(CORES), "--seconds", "3600")
+        mover = stack.enter_context(process("-m", "tests.producers.bighost", *arguments))
+        if mover.stdout is None or not mover.stdout.readline():
+            raise click.ClickException("there is no fixture host")
+        yield Path(root)
+
+
+@contextmanager
+def process(
+    *arguments: str, program: str = sys.executable, quiet: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a program, by default Python, with none of our settings in its environment."""
+    output = subprocess.DEVNULL if quiet else subprocess.PIPE
+    running = subprocess.Popen(
+        [program, *arguments],
+        stdout=output,
+        stderr=output,
         text=True,
         cwd=Path(__file__).parents[2],
         env={k: v for k, v in os.environ.items() if not k.startswith("REVEAL_")},
     )
+    with running:
+        try:
+            yield running
+        finally:
+            running.terminate()
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Return user and system time of a process so far (proc(5), /proc/pid/stat)."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def read_with_psutil() -> int:
-    """Read what psutil has of the same files; return how many numbers that is."""
-    count = sum(len(core) for core in psutil.cpu_times(percpu=True))
-    count += len(psutil.cpu_stats()) + len(psutil.virtual_memory()) + len(psutil.swap_memory())
-    count += sum(len(disk) for disk in psutil.disk_io_counters(perdisk=True).values())
-    count += sum(len(nic) for nic in psutil.net_io_counters(pernic=True).values())
-    count += len(psutil.getloadavg())
-    return count + sum(len(nic) for nic in psutil.net_if_stats().values())
-
-
-def _read_for_ever() -> None:
-    click.echo(read_with_psutil())
-    due = time.monotonic()
-    while True:
-        due = max(due + INTERVAL_S, time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
-        read_with_psutil()
-
-
-if __name__ == "__main__":
-    _read_for_ever()
