@@ -19,7 +19,7 @@ from producers.host import VERSION, Host, cores
 from producers.metrics import AgentMetrics
 from producers.packing import Packer
 from producers.publisher import Publisher
-from producers.reading import SystemReader
+from producers.reading import SystemReader, allow_many_files
 from schemas.errors import InvalidSettings
 from schemas.flags import print_settings, with_settings
 from schemas.settings import Kafka, Resolved
@@ -51,6 +51,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
             "`reveal up` and `reveal broker` start one on this machine for trying things out"
         )
     clock = SystemClock()
+    allow_many_files()
     with SystemReader(own.proc_root, own.sys_root) as reader:
         host = Host.of(own, reader)
         agent = Agent(
@@ -85,6 +86,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
 def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
     """List every channel of this host with its value now."""
     own = settings.get("agent", AgentSettings)
+    allow_many_files()
     with SystemReader(own.proc_root, own.sys_root) as reader:
         host = Host.of(own, reader)
         for wait_s in (0.0, LIST_WAIT_S):  # a rate needs two readings

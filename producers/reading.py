@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Protocol, Self
 _PAGE_BYTES = 4096
 _FIRST_BYTES = 65536
 _MARGIN_BYTES = 512
+_OTHER_FILES = 256
 _NOT_RECORDED = "not in the recording"
 _RETRY_READS = 10
 """A file that is not there is looked for at every tenth read: opening costs more than reading."""
@@ -62,9 +64,16 @@ class SystemReader:
     proc, sys
         Where these are mounted: ``/host/proc`` in a container. With another root, files below
         ``proc/net`` are still those of the network namespace that the reader itself is in.
+    keep
+        How many files stay open; the rest are opened each time. By default all that this process
+        may have open, less some for others: `allow_many_files` makes that more.
     """
 
-    def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
+    def __init__(
+        self, proc: Path = Path("/proc"), sys: Path = Path("/sys"), keep: int | None = None
+    ) -> None:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._keep = max(0, most - _OTHER_FILES) if keep is None else keep
         self._roots = {"proc": proc, "sys": sys}
         self._files: dict[str, _File] = {}
         self._missing: dict[str, tuple[Unreadable, int]] = {}
@@ -124,14 +133,24 @@ class SystemReader:
             missing = _unreadable(path, e)
             self._missing[path] = (missing, _RETRY_READS - 1)
             return missing
+        self._missing.pop(path, None)
+        if len(self._files) >= self._keep:
+            os.close(descriptor)
+            return text
         file.size = len(text) + _MARGIN_BYTES
         self._files[path] = file
-        self._missing.pop(path, None)
         return text
 
     def _forget(self, path: str) -> None:
         with contextlib.suppress(OSError):
             os.close(self._files.pop(path).descriptor)
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit of open files as far as it may: a large host has thousands."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _unreadable(path: str, error: OSError) -> Unreadable:

@@ -166,3 +166,16 @@ def test_memory_with_a_prefix_for_each_host() -> None:
     assert missing.absent
     reader.files = {"rank1:proc/net/dev": b"2"}
     assert reader.read("proc/net/dev") == b"2"
+
+
+def test_more_files_than_may_stay_open(root: Path) -> None:
+    """The rest are opened each time, and read as well."""
+    names = [f"proc/f{n}" for n in range(5)]
+    with SystemReader(root / "proc", root / "sys", keep=2) as reader:
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no path is wanted
+        for turn in range(3):
+            for name in names:
+                (root / name).write_text(f"{name} {turn}\n")
+            assert [reader.read(n) for n in names] == [f"{n} {turn}\n".encode() for n in names]
+            assert [reader.small(n) for n in names] == [f"{n} {turn}\n".encode() for n in names]
+        assert len(os.listdir("/proc/self/fd")) == before + 2  # noqa: PTH208
