@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import sys as python
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +73,7 @@ class SystemReader:
     def __init__(
         self, proc: Path = Path("/proc"), sys: Path = Path("/sys"), keep: int | None = None
     ) -> None:
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._keep = max(0, most - _OTHER_FILES) if keep is None else keep
+        self._keep = _room_for_files() if keep is None else keep
         self._roots = {"proc": proc, "sys": sys}
         self._files: dict[str, _File] = {}
         self._missing: dict[str, tuple[Unreadable, int]] = {}
@@ -151,6 +151,11 @@ def allow_many_files() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _room_for_files() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return python.maxsize if soft == resource.RLIM_INFINITY else max(0, soft - _OTHER_FILES)
 
 
 def _unreadable(path: str, error: OSError) -> Unreadable:
