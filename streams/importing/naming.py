@@ -11,6 +11,7 @@ with ``_diff`` too; of the other counters of the kernel the column itself must t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.records import Channel, Kind, Subsystem
@@ -27,6 +28,8 @@ class Ours(NamedTuple):
     scale: float = 1
     how: How = How.EITHER
     kind: Kind = Kind.RATE
+    part: Subsystem | None = None
+    """Where it is not that of the group."""
 
 
 _CPU, _MEMORY, _NETWORK, _STORAGE = (
@@ -36,9 +39,33 @@ _CPU, _MEMORY, _NETWORK, _STORAGE = (
     Subsystem.STORAGE,
 )
 
-PERF: dict[str, Ours] = {}
 
-TURBOSTAT: dict[str, Ours] = {}
+def _event(name: str, unit: str = "/s", part: Subsystem = Subsystem.CPU) -> Ours:
+    return Ours(f"perf.{name}", unit, how=How.PER_SAMPLE, part=part)
+
+
+PERF = {
+    "ipc": Ours("perf.ipc", "instructions/cycle", how=How.LEVEL, kind=Kind.GAUGE),
+    "cycles": _event("cycles", "cycles/s"),
+    "cpu_cycles": _event("cycles", "cycles/s"),
+    "ref_cycles": _event("reference_cycles", "cycles/s"),
+    "instructions": _event("instructions", "instructions/s"),
+    "branches": _event("branches"),
+    "branch_instructions": _event("branches"),
+    "branch_misses": _event("branch_misses"),
+    "cache_references": _event("cache_references", part=_MEMORY),
+    "cache_misses": _event("cache_misses", part=_MEMORY),
+    "context_switches": _event("context_switches"),
+    "cpu_migrations": _event("cpu_migrations"),
+    "minor_faults": _event("minor_faults", part=_MEMORY),
+    "major_faults": _event("major_faults", part=_MEMORY),
+    "stalls_total": _event("stalls_total"),
+    "stalls_l3_miss": _event("stalls_l3_miss", part=_MEMORY),
+}
+"""Names of ``perf list``, and of the events of Intel's processors that the paper has."""
+
+TURBOSTAT_CORE = {"irq": Ours("irq.core", "interrupts/s", how=How.PER_SAMPLE)}
+"""Of one core."""
 
 INTERFACE = {
     "rx_bytes": Ours("net.rx_bytes", "B/s"),
@@ -93,7 +120,7 @@ DISK = {
 
 GROUPS: dict[str, tuple[Subsystem, dict[str, Ours], How]] = {
     "perf": (_CPU, PERF, How.PER_SAMPLE),
-    "turbostat": (_CPU, TURBOSTAT, How.PER_SAMPLE),
+    "turbostat": (_CPU, TURBOSTAT_CORE, How.PER_SAMPLE),
     "storage": (_STORAGE, DISK, How.EITHER),
     "network_inter_stat": (_NETWORK, INTERFACE, How.EITHER),
     "network_tcp_retrans": (_NETWORK, RETRANSMITS, How.EITHER),
@@ -118,35 +145,28 @@ def meaning(column: Column) -> Meaning:
     if group in MEMORY_GROUPS:
         return _memory(column, metric)
     subsystem, table, counts = GROUPS.get(group, (_subsystem(group), {}, How.LEVEL))
-    counted = column.unit.lower() in COUNTED_UNITS
+    if group == "turbostat":
+        # A number is a core, as the kernel numbers them.
+        core = column.instance.isdigit()
+        column = replace(column, instance=f"cpu{column.instance}" if core else column.instance)
+        table = table if core else {}
     ours = table.get(metric)
     if ours is not None:
         how = How.PER_SAMPLE if column.differences and ours.how is not How.LEVEL else ours.how
-        device = column.instance
-        if group == "turbostat" and device.isdigit():
-            device = f"cpu{device}"
-        channel = Channel(ours.metric, device, subsystem, ours.unit, ours.kind)
-        return Meaning(channel, ours.scale, how, True)
+        part = ours.part or subsystem
+        channel = Channel(ours.metric, column.instance, part, ours.unit, ours.kind)
+        return Meaning(channel, ours.scale, how, ours=True)
+    counted = column.unit.lower() in COUNTED_UNITS
     how = How.PER_SAMPLE if column.differences else counts if counted else How.LEVEL
     return _own(column, f"{group}.{metric}", subsystem, how)
 
 
 def own_name(column: Column) -> Meaning:
-    """Return what a column is when another has its name already: never one of ours."""
-    kept = f"{clean(column.group)}{'_diff' if column.differences else ''}.{clean(column.metric)}"
+    """Return what a column is when another has its name already: never one of the agent's."""
     found = meaning(column)
-    return Meaning(
-        Channel(
-            kept,
-            column.instance,
-            found.channel.subsystem,
-            found.channel.unit,
-            found.channel.kind,
-        ),
-        found.scale,
-        found.how,
-        ours=False,
-    )
+    group = f"{clean(column.group)}_diff" if column.differences else clean(column.group)
+    channel = replace(found.channel, metric=f"{group}.{clean(column.metric)}")
+    return replace(found, channel=channel, ours=False)
 
 
 def _memory(column: Column, metric: str) -> Meaning:
