@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from producers.budget import Budget
 from producers.clock import Clock, Grid, Tick
 from producers.collectors.agent import OwnCost
+from producers.notify import Notifier
 from producers.packing import Packer
 from producers.publisher import Publisher
 from producers.report import Report
@@ -74,6 +75,8 @@ class Agent:
         Takes a line for the person who runs it: what goes wrong, at most once a minute.
     cpu_ns
         CPU time of this process, nanoseconds.
+    notifier
+        Hears after every tick that it was taken; by default nobody does.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Agent:
         budget: Budget,
         say: Callable[[str], None],
         cpu_ns: Callable[[], int],
+        notifier: Notifier | None = None,
     ) -> None:
         self.grid = grid
         self.sampler = sampler
@@ -106,6 +110,7 @@ class Agent:
         self._packer = packer
         self._report = Report(grid, collectors, sampler, publisher, say)
         self._cpu_ns = cpu_ns
+        self._notifier = notifier or Notifier()
         self._layout: Layout | None = None
         self._announce_ns = 0
 
@@ -127,6 +132,7 @@ class Agent:
             if end is not None and tick.mono_ns >= end:
                 break
             self.tick(tick)
+        self._notifier.stopping()
         for record in self._packer.flush():
             self._send(record)
         self.publisher.close(stop_seconds)
@@ -182,3 +188,16 @@ class Agent:
         self._report.look(tick.mono_ns)
         for line in self.budget.look(tick.mono_ns, cpu_ns, self.stats):
             self._say(line)
+        self._notifier.beat(tick.mono_ns, self._status)
+
+    def _status(self) -> str:
+        """Say in a line how it goes."""
+        publisher = self.publisher
+        parts = [
+            f"{self.channels} channels",
+            f"{self.grid.missed} ticks missed",
+            f"{publisher.dropped.total()} messages dropped",
+        ]
+        if publisher.trouble:
+            parts.append(f"not sending: {publisher.trouble}; messages waiting: {len(publisher)}")
+        return "; ".join(parts)
