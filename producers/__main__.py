@@ -17,6 +17,7 @@ from producers.clock import Grid, SystemClock
 from producers.config import AgentSettings
 from producers.host import VERSION, Host, cores
 from producers.metrics import AgentMetrics
+from producers.notify import Notifier
 from producers.packing import Packer
 from producers.publisher import Publisher
 from producers.reading import SystemReader, allow_many_files
@@ -70,6 +71,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
             budget=Budget(allowed_percent(own.budget_percent, cores(reader))),
             say=_say,
             cpu_ns=time.process_time_ns,
+            notifier=Notifier.from_environment(),
         )
         metrics = AgentMetrics(agent, host=own.host_name, version=VERSION)
         metrics.serve(own.metrics_host, own.metrics_port)
