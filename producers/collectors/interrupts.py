@@ -1,8 +1,8 @@
 """Interrupts by source and by core: /proc/interrupts.
 
 Kernel: Documentation/filesystems/proc.rst, section 1.2. Columns are the cores that are online, by
-the names in the header. Each number is 32 bits in the kernel and wraps; so every one has a rate of
-its own before they are added up, and a core that comes or goes bends no sum.
+the names in the header. Each number is 32 bits in the kernel and wraps;
+`producers.counter_table` says how they are added up.
 """
 
 from __future__ import annotations
@@ -11,59 +11,47 @@ import re
 
 import numpy as np
 
-from producers.parsing import Draft, TextFile, core_columns, numbered_lines
-from producers.source import WRAPS_32, Collector, Doubles, Field
+from producers.counter_table import CounterTable
+from producers.imbalance import imbalance
+from producers.parsing import Draft
+from producers.source import WRAPS_32, Collector
+from producers.table import Table
 from schemas.records import Channel, Kind, Subsystem
 
 UNIT = "interrupts/s"
 _TRIGGER = re.compile(r"(.*-)?(edge|level|fasteoi|event|virq|ipi|percpu)", re.IGNORECASE)
 
 
-def plan(text: str) -> Draft:
-    """Plan the file: a number for each source and core, added up along both."""
+def plan(table: Table) -> Draft:
+    """Plan the file: the sum of each source, and that of each core; and how uneven these are."""
     draft = Draft()
-    lines = list(numbered_lines(text))
-    cores = core_columns(lines[0][1]) if lines else []
-    if not cores:
-        return draft
-    names: dict[str, str] = {}  # of the rows of the table, by their label
-    once: dict[str, int] = {}
-    for at, words in lines[1:]:
-        label = words[0].removesuffix(":")
-        if label == words[0] or label in names or len(words) == 1:
-            continue
-        if len(words) <= len(cores):
-            # ERR and MIS are counted once for the whole machine; anything else is torn.
-            if len(words) == len(("ERR:", "0")):
-                once.setdefault(label, at + 1)
-            continue
-        name = source_name(label, words[1 + len(cores) :])
-        # Where the description begins too early a number is missing, and nobody can say which:
-        # then all of the row are unknown, their place is that of the label.
-        whole = words[len(cores)].isdigit()
-        for i, core in enumerate(cores, start=1):
-            place = at + i if whole else at
-            draft.field(place, Field(f"{label} {name} {core}", True, modulus=WRAPS_32))
-        while name in names.values():
+    names: list[str] = []
+    for row in table.rows:
+        label = _text(row.label).removesuffix(":")
+        name = source_name(label, _text(row.description).split())
+        while name in names:
             name += f"#{label}"
-        names[label] = name
-    shape = (len(names), len(cores))
-
-    def derive(rates: Doubles) -> Doubles:
-        cell = rates[: shape[0] * shape[1]].reshape(shape)
-        return np.concatenate((cell.sum(axis=1), cell.sum(axis=0)))
-
-    for label, at in once.items():
-        if label not in names.values():
-            draft.channel(at, _channel("irq.source", label), modulus=WRAPS_32)
+        names.append(name)
+    for i, (row_label, _) in enumerate(table.once):
+        label = _text(row_label).removesuffix(":")
+        if label not in names:
+            draft.channel(table.at_once(i), _channel("irq.source", label), modulus=WRAPS_32)
+    for i, name in enumerate(names):
+        draft.channel(i, _channel("irq.source", name))
+    first = len(draft.fields)
+    for i, core in enumerate(table.cores):
+        draft.channel(table.at_core(i), _channel("irq.core", core))
+    cores = tuple(draft.fields)[first:]
     draft.derived(
-        [
-            *(_channel("irq.source", name) for name in names.values()),
-            *(_channel("irq.core", core) for core in cores),
-        ],
-        derive,
+        [Channel("irq.imbalance", "", Subsystem.CPU, "%", Kind.RATE)],
+        lambda rates: np.array([imbalance(rates[first:])]),
+        {"irq.imbalance": cores},
     )
     return draft
+
+
+def _text(token: bytes) -> str:
+    return token.decode("ascii", "replace")
 
 
 def _channel(metric: str, device: str) -> Channel:
@@ -94,10 +82,9 @@ def collector() -> Collector:
     return Collector(
         "interrupts",
         (
-            TextFile(
+            CounterTable(
                 "proc/interrupts",
                 plan,
-                slow=True,
                 remedy="Without it interrupts piled on one core are not seen. Some containers hide "
                 "it: mount the host's /proc and name it with --proc-root.",
             ),

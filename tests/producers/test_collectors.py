@@ -279,6 +279,7 @@ def test_interrupts_with_a_core_offline() -> None:
         "irq.core[cpu0]": 4,
         "irq.core[cpu2]": 0,
         "irq.core[cpu3]": 90,
+        "irq.imbalance": pytest.approx(100 * (90 / ((4 + 0 + 90) / 3) - 1)),
     }
 
 
