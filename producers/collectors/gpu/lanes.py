@@ -1,0 +1,126 @@
+"""Calls that may hang, made where they hang nobody.
+
+A driver call for a GPU that fell off its bus can take seconds, or never return, and nothing can
+interrupt it. So calls are made by a thread, and who asks waits for a limited time. A thread that
+does not come back is left alone: another takes its place, and it is used again when its call did
+return. In between it costs nothing. Handing over and back costs 15 to 50 us, which is why whole
+jobs are handed over, not single calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """Steps to be done one after the other.
+
+    Attributes
+    ----------
+    results
+        Of the steps that are done, in order. The step under way is the one after these.
+    done
+        Nothing of it will happen any more.
+    leave
+        Set it to stop after the step under way.
+    """
+
+    def __init__(self, steps: Sequence[Callable[[], T]]) -> None:
+        self.results: list[T] = []
+        self.done = False
+        self.leave = False
+        self.error: Exception | None = None
+        self._steps = steps
+
+    def run(self) -> None:
+        """Do the steps. What raises ends the job, and is kept in `error`."""
+        results = self.results
+        try:
+            for step in self._steps:
+                results.append(step())
+                if self.leave:
+                    break
+        except Exception as e:
+            self.error = e
+        self.done = True
+
+
+class Lanes(Protocol):
+    """Does jobs."""
+
+    def run(self, job: Job[T], patience_s: float) -> bool:
+        """Do a job; return whether it was done in time. If not, it goes on by itself."""
+
+
+class Inline:
+    """Does jobs on the spot, whatever they take: for tests, and for what cannot hang."""
+
+    def run(self, job: Job[T], patience_s: float) -> bool:  # noqa: ARG002
+        """Do a job."""
+        job.run()
+        return True
+
+
+class Threads:
+    """Does jobs in threads: one, as long as every job comes back in time."""
+
+    def __init__(self) -> None:
+        self._free: list[_Lane] = []
+        self._away: list[_Lane] = []
+
+    def run(self, job: Job[T], patience_s: float) -> bool:
+        """Do a job, and wait for it as long as `patience_s`."""
+        lane = self._free.pop() if self._free else self._another()
+        if lane.run(job, patience_s):
+            self._free.append(lane)
+            return True
+        self._away.append(lane)
+        return job.done
+
+    @property
+    def away(self) -> int:
+        """How many threads have not come back yet."""
+        self._fetch()
+        return len(self._away)
+
+    def _another(self) -> _Lane:
+        self._fetch()
+        return self._free.pop() if self._free else _Lane()
+
+    def _fetch(self) -> None:
+        away: list[_Lane] = []
+        for lane in self._away:
+            (self._free if lane.is_back() else away).append(lane)
+        self._away = away
+
+
+class _Lane:
+    def __init__(self) -> None:
+        # Two locks, each let go by one side and taken by the other: the cheapest way to and fro.
+        self._go = threading.Lock()
+        self._back = threading.Lock()
+        self._go.acquire()
+        self._back.acquire()
+        self._job: Job[object] | None = None
+        # A daemon: a call that never returns must not keep the agent from ending.
+        threading.Thread(target=self._serve, name="nvml", daemon=True).start()
+
+    def run(self, job: Job[T], patience_s: float) -> bool:
+        self._job = job  # type: ignore[assignment]  # it only runs it
+        self._go.release()
+        return self._back.acquire(timeout=patience_s)
+
+    def is_back(self) -> bool:
+        return self._back.acquire(blocking=False)
+
+    def _serve(self) -> None:
+        while True:
+            self._go.acquire()
+            if self._job is not None:
+                self._job.run()
+                self._job = None
+            self._back.release()

@@ -1,0 +1,326 @@
+"""NVML as an agent keeps it: started when it can be, the GPUs there are, what became of them.
+
+Everything that asks NVML shares one session. A GPU's name is its UUID, whatever number the driver
+gives it. What can go wrong, and what is done:
+
+=========================== ======================================================================
+what                        what is done
+=========================== ======================================================================
+no library, no driver       nothing is there; tried again after 1 s, 2 s, 4 s, and so on to 300 s,
+                            and when the driver's list of GPUs changes
+a call does not come back   that GPU is not asked until the call did; the others are, by another
+                            thread (`producers.collectors.gpu.lanes`)
+a GPU is lost, the driver   that GPU is not asked; NVML is started anew after 1 s, 2 s and so on
+was loaded again            to 60 s, but not while a call is still out
+a GPU appears or vanishes   /proc/driver/nvidia/gpus or NVML's count differs: NVML is started anew
+MIG devices appear, vanish  `Session.devices` is another tuple, and so every source looks anew
+=========================== ======================================================================
+
+Calls: nvmlInit_v2, nvmlShutdown, nvmlDeviceGetCount_v2, nvmlDeviceGetHandleByIndex_v2,
+nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetMigMode, nvmlDeviceGetMaxMigDeviceCount,
+nvmlDeviceGetMigDeviceHandleByIndex, nvmlDeviceGetGpuInstanceId.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from producers.collectors.gpu.lanes import Job, Lanes, Threads
+from producers.collectors.gpu.nvml import Nvml, in_short, load
+from producers.reading import Reader
+from producers.source import SECOND_NS
+
+T = TypeVar("T")
+
+GPUS = "proc/driver/nvidia/gpus"
+"""A directory for each GPU that the driver has, by bus id."""
+
+LOOK_NS = 5 * SECOND_NS
+RETRY_NS = SECOND_NS
+RETRY_MOST_NS = 300 * SECOND_NS
+
+PATIENCE_S = 0.1
+"""So long a reading waits, once, for a GPU that hangs. It costs one tick."""
+
+START_PATIENCE_S = 3.0
+"""So long it waits for NVML to start; without persistence mode each GPU takes a second."""
+
+LOOK_PATIENCE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """A GPU, or a MIG device in it.
+
+    Attributes
+    ----------
+    label
+        The device of its channels: ``GPU-<uuid>``, ``GPU-<uuid>/MIG-<uuid>``.
+    uuid
+        Of the GPU; the same for all MIG devices in it.
+    bus_id
+        Of the GPU, as the kernel writes it: ``0000:3b:00.0``.
+    handle, gpu
+        NVML's handles of the device and of its GPU.
+    instance
+        Number of the GPU instance that a MIG device is in; None for a whole GPU.
+    """
+
+    label: str
+    uuid: str
+    bus_id: str
+    handle: Any
+    gpu: Any
+    instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Visit(Generic[T]):
+    """What is to be asked of one GPU. `ask` must raise nothing."""
+
+    uuid: str
+    ask: Callable[[], T]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    nvml: Nvml
+    count: int
+    devices: tuple[Device, ...]
+    unreachable: int
+
+
+class Session:
+    """One agent's use of NVML.
+
+    Parameters
+    ----------
+    load
+        Returns the module `pynvml`, or what stands in for it.
+    lanes
+        Makes the calls.
+    clock_ns
+        Measures what calls cost.
+    patience_s
+        So long a reading waits for a GPU.
+
+    Attributes
+    ----------
+    devices
+        What there is; the same object as long as all that was found out about it holds.
+    problem
+        Why there is nothing; empty when there is.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Nvml] = load,
+        *,
+        lanes: Lanes | None = None,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.devices: tuple[Device, ...] = ()
+        self.problem = "not started"
+        self.clock_ns = clock_ns
+        self._load = load
+        self._lanes: Lanes = Threads() if lanes is None else lanes
+        self._patience_s = patience_s
+        self._nvml: Nvml | None = None
+        self._used: Nvml | None = None  # started once, so to be shut down before the next start
+        self._count = 0
+        self._bus_ids: object = None
+        self._out: Job[_Found] | None = None
+        self._out_is_start = False
+        self._lost: set[str] = set()
+        self._stuck: dict[str, Job[Any]] = {}
+        self._tries = 0
+        self._retry_ns: int | None = None
+        self._look_ns = 0
+        self._at_ns = -1
+
+    @property
+    def uuids(self) -> Mapping[str, str]:
+        """The UUID of each GPU by its bus id."""
+        return {device.bus_id: device.uuid for device in self.devices}
+
+    def ready(self, reader: Reader, mono_ns: int) -> Nvml | None:
+        """Return NVML when there is something to ask; else `problem` says why not.
+
+        What is due is done at the first call for a time: starting, and looking for devices.
+        """
+        if mono_ns != self._at_ns:
+            self._at_ns = mono_ns
+            self._keep_up(reader, mono_ns)
+        return self._nvml
+
+    def visit(self, visits: Sequence[Visit[T]], patience_s: float = 0.0) -> list[T | None]:
+        """Ask GPUs, one after the other; None for one that is lost or does not come back."""
+        patience_s = patience_s or self._patience_s
+        results: list[T | None] = [None] * len(visits)
+        todo = [i for i, visit in enumerate(visits) if not self.is_away(visit.uuid)]
+        while todo:
+            job = Job([visits[i].ask for i in todo])
+            self._lanes.run(job, patience_s)
+            came = list(job.results)
+            for i, result in zip(todo, came, strict=False):
+                results[i] = result
+            if len(came) == len(todo):
+                break
+            job.leave = True
+            hung = visits[todo[len(came)]].uuid
+            if not job.done:
+                self._stuck[hung] = job
+            todo = [i for i in todo[len(came) + 1 :] if not self.is_away(visits[i].uuid)]
+        return results
+
+    def start(self, job: Job[Any]) -> None:
+        """Do a job that takes long, and do not wait for it."""
+        self._lanes.run(job, 0.0)
+
+    def is_away(self, uuid: str) -> bool:
+        """Return whether a GPU is lost, or a call to it has not come back."""
+        return uuid in self._lost or uuid in self._stuck
+
+    def lose(self, uuid: str) -> None:
+        """Say that a GPU's handle has become worthless."""
+        if uuid not in self._lost:
+            self._lost.add(uuid)
+            if self._retry_ns is None:
+                self._retry_later(self._at_ns)
+
+    def _keep_up(self, reader: Reader, mono_ns: int) -> None:
+        for uuid in [uuid for uuid, job in self._stuck.items() if job.done]:
+            del self._stuck[uuid]
+        if self._out is not None:
+            if self._out.done:
+                self._take(self._out, mono_ns)
+            return
+        if self._retry_ns is None and self._used is None:
+            self._retry_ns = mono_ns
+        if self._stuck:
+            return
+        due = self._retry_ns is not None and mono_ns >= self._retry_ns
+        if not due and not 0 <= mono_ns - self._look_ns < LOOK_NS:
+            self._look_ns = mono_ns
+            due = self._kernel_list(reader) != self._bus_ids
+            if not due and self._nvml is not None:
+                self._ask(mono_ns, start=False, patience_s=LOOK_PATIENCE_S)
+        if due:
+            self._bus_ids = self._kernel_list(reader)
+            self._look_ns = mono_ns
+            self._ask(mono_ns, start=True, patience_s=START_PATIENCE_S)
+
+    def _kernel_list(self, reader: Reader) -> object:
+        listed = reader.list(GPUS)
+        return listed if isinstance(listed, tuple) else None
+
+    def _ask(self, mono_ns: int, *, start: bool, patience_s: float) -> None:
+        load, used = self._load, self._used
+
+        def find() -> _Found:
+            if not start and used is not None:
+                return _find(used)
+            if used is not None:
+                with contextlib.suppress(Exception):
+                    used.nvmlShutdown()
+            nvml = load()
+            nvml.nvmlInit()
+            return _find(nvml)
+
+        self._out, self._out_is_start = Job((find,)), start
+        if self._lanes.run(self._out, patience_s):
+            self._take(self._out, mono_ns)
+        elif start:
+            self._nvml = None
+            self.problem = "NVML takes long to start"
+
+    def _take(self, job: Job[_Found], mono_ns: int) -> None:
+        """Go on with what a start or a look found."""
+        self._out = None
+        if job.error is not None:
+            if self._out_is_start or self._nvml is None:
+                self._nvml = None
+                self.problem = f"NVML: {in_short(job.error)}"
+            self._retry_later(mono_ns)
+            return
+        (found,) = job.results
+        self._used = found.nvml
+        if not self._out_is_start and found.count != self._count:
+            self._retry_ns = mono_ns  # NVML has to be started anew to give handles
+            return
+        kept = self._unreachable(found)
+        self._lost = {device.uuid for device in kept}
+        devices = (*found.devices, *kept)
+        before = [(d.label, d.instance) for d in self.devices]
+        if self._out_is_start or before != [(d.label, d.instance) for d in devices]:
+            self.devices = devices
+        self._count = found.count
+        self._nvml = found.nvml if devices else None
+        self.problem = "" if devices else "NVML: the driver has no GPU"
+        if found.unreachable or not devices:
+            self._retry_later(mono_ns)
+        else:
+            self._tries, self._retry_ns = 0, None
+
+    def _unreachable(self, found: _Found) -> Iterable[Device]:
+        """Return devices of before whose GPU is counted, but cannot be reached now."""
+        here = {device.uuid for device in found.devices}
+        missing = [device for device in self.devices if device.uuid not in here]
+        room = sorted({d.uuid for d in missing}, key=[d.uuid for d in missing].index)
+        return [d for d in missing if d.uuid in room[: found.unreachable]]
+
+    def _retry_later(self, mono_ns: int) -> None:
+        self._retry_ns = mono_ns + min(RETRY_NS << min(self._tries, 10), RETRY_MOST_NS)
+        self._tries += 1
+
+
+def _find(nvml: Nvml) -> _Found:
+    """Return the devices that can be reached now."""
+    count = nvml.nvmlDeviceGetCount()
+    devices: list[Device] = []
+    unreachable = 0
+    for index in range(count):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = as_text(nvml.nvmlDeviceGetUUID(handle))
+            bus_id = kernel_bus_id(as_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+        except Exception:
+            unreachable += 1
+            continue
+        if any(device.uuid == uuid for device in devices):
+            continue  # two of one name could not be told apart
+        devices.append(Device(uuid, uuid, bus_id, handle, handle))
+        devices += _mig_devices(nvml, uuid, bus_id, handle)
+    return _Found(nvml, count, tuple(devices), unreachable)
+
+
+def _mig_devices(nvml: Nvml, uuid: str, bus_id: str, handle: Any) -> Iterable[Device]:
+    try:
+        current = nvml.nvmlDeviceGetMigMode(handle)[0]
+        most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
+    except Exception:
+        return  # it is no such GPU
+    for index in range(most):
+        try:
+            mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            label = f"{uuid}/{as_text(nvml.nvmlDeviceGetUUID(mig))}"
+            instance = nvml.nvmlDeviceGetGpuInstanceId(mig)
+        except Exception:  # noqa: S112  # places without a device: NVMLError_NotFound
+            continue
+        yield Device(label, uuid, bus_id, mig, handle, instance)
+
+
+def kernel_bus_id(bus_id: str) -> str:
+    """Return ``0000:3b:00.0`` for NVML's ``00000000:3B:00.0``."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:] if domain[:-4].strip('0') == '' else domain}:{rest}"
+
+
+def as_text(value: str | bytes) -> str:
+    """Return a name as text: which of the two `pynvml` gives depends on its version."""
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)

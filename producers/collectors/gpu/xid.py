@@ -1,0 +1,116 @@
+"""XID errors as the driver writes them to the kernel's log: also those that NVML never reports.
+
+A GPU that fell off its bus (79), or whose firmware stopped answering (119), takes NVML with it; the
+kernel still says so: ``NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.``
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from producers.collectors import kmsg
+from producers.collectors.gpu.session import GPUS, Session
+from producers.reading import Reader
+from producers.source import EVERY_TICK, SECOND_NS, Collector, Field, Plan
+from schemas.records import Channel, Kind, Subsystem
+
+LOOK_NS = 5 * SECOND_NS
+MOST_GPUS = 64
+"""A log that names more has something else wrong with it."""
+
+_XID = re.compile(
+    r"NVRM: Xid \(PCI:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.\d)?\): (\d{1,6})\b", re.I
+)
+
+
+def parse(text: str) -> tuple[str, int] | None:
+    """Return bus id (``0000:3b:00``) and code of a message that reports an XID."""
+    found = _XID.search(text)
+    return (_slot(found[1]), int(found[2])) if found else None
+
+
+class LoggedXids:
+    """A source of XIDs, by GPU: how many, and the newest one's code."""
+
+    path = kmsg.PATH
+    remedy = kmsg.REMEDY
+    period_ns = EVERY_TICK
+
+    def __init__(self, session: Session, tail: kmsg.Tail) -> None:
+        self.problem = ""
+        self.plan = Plan()
+        self._session = session
+        self._tail = tail
+        self._counts: Counter[str] = Counter()
+        self._last: dict[str, float] = {}
+        self._looked_ns: int | None = None
+        self._uuids: dict[str, str] = {}
+        self._slots: tuple[str, ...] = ()
+        self._labels: tuple[str, ...] = ()
+
+    @property
+    def bad_fields(self) -> int:
+        """Records that were none."""
+        return self._tail.bad
+
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
+        """Return how many XIDs each GPU had since the log was opened, and the newest code."""
+        if self._looked_ns is None or not 0 <= mono_ns - self._looked_ns < LOOK_NS:
+            self._looked_ns = mono_ns
+            self._look(reader)
+        if not self._slots:
+            self.problem = f"{self.path}: NVIDIA's driver has no GPU"
+            return ()
+        for message in self._tail.read(mono_ns):
+            self._count(message.text)
+        self.problem = self._tail.problem
+        labels = tuple(self._uuids.get(slot, slot) for slot in self._slots)
+        if self._tail.is_open and labels != self._labels:
+            self._labels = labels
+            self.plan = _plan(labels)
+        if self.problem:
+            return self.plan.blank
+        counts = [self._counts[slot] for slot in self._slots]
+        return [*counts, *(self._last.get(slot, float("nan")) for slot in self._slots)]
+
+    def _look(self, reader: Reader) -> None:
+        """Find the GPUs: those that NVML has, those of the driver, and those that had an XID."""
+        self._uuids = {_slot(bus_id): uuid for bus_id, uuid in self._session.uuids.items()}
+        listed = reader.list(GPUS)
+        there = [_slot(name) for name in listed] if isinstance(listed, tuple) else []
+        had = [slot for slot in self._slots if self._counts[slot]]
+        self._slots = tuple(dict.fromkeys((*self._uuids, *there, *had)))
+
+    def _count(self, text: str) -> None:
+        xid = parse(text)
+        if xid is None:
+            return
+        slot, code = xid
+        if slot not in self._slots:
+            if len(self._slots) == MOST_GPUS:
+                return
+            self._slots = (*self._slots, slot)
+        self._counts[slot] += 1
+        self._last[slot] = code
+
+
+def _plan(labels: Sequence[str]) -> Plan:
+    channels = (
+        *(Channel("gpu.xid_logged", n, Subsystem.GPU, "events/s", Kind.RATE) for n in labels),
+        *(Channel("gpu.last_xid_logged", n, Subsystem.GPU, "code", Kind.GAUGE) for n in labels),
+    )
+    fields = tuple(Field(c.label, counter=c.kind is Kind.RATE) for c in channels)
+    return Plan(fields, channels, tuple(range(len(fields))))
+
+
+def _slot(bus_id: str) -> str:
+    """Return a bus id as the log writes it: four digits of domain, and no function."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{domain[-4:]}:{rest.partition('.')[0]}"
+
+
+def collector(session: Session, tail: kmsg.Tail | None = None) -> Collector:
+    """Return the collector."""
+    return Collector("gpu_xid", (LoggedXids(session, kmsg.Tail() if tail is None else tail),))
