@@ -2,12 +2,18 @@
 
 Kernel: Documentation/filesystems/proc.rst, section 1.7. Times are counted in ticks of USER_HZ,
 10 ms, so at a sampling interval of 100 ms a state moves in steps of 10 %.
+
+``cpu.busy`` is the share of a line's growth that is neither `idle` nor `iowait`. The line's growth
+is that of its first eight numbers, since `user` and `nice` hold the guests' time already; so it is
+between 0 and 100 % even where a tick more or less falls into the interval.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from producers.parsing import Draft, TextFile, numbered_lines
-from producers.source import Collector
+from producers.source import Collector, Doubles
 from schemas.records import Channel, Kind, Subsystem
 
 USER_HZ = 100
@@ -27,6 +33,10 @@ STATES = (
 )
 """In the order of the file; `user` and `nice` include the guests' time."""
 
+_RESTING = [STATES.index("idle"), STATES.index("iowait")]
+_SUMMED = STATES.index("guest")
+"""So many states add up to a line's time."""
+
 _OTHERS = {
     "ctxt": Channel("cpu.context_switches", "", Subsystem.CPU, "switches/s", Kind.RATE),
     "processes": Channel("cpu.forks", "", Subsystem.CPU, "forks/s", Kind.RATE),
@@ -44,6 +54,7 @@ def plan_stat(text: str) -> Draft:
     rows = [words for _, words in lines if words[0].startswith("cpu")]
     cores = sum(words[0] != "cpu" for words in rows)
     width = max(map(len, rows), default=0)
+    starts: dict[str, int] = {}  # of each line's states among the fields
     for at, words in lines:
         name = words[0]
         if name.startswith("cpu"):
@@ -51,13 +62,47 @@ def plan_stat(text: str) -> Draft:
             # Of a line with a number less than the others nobody can say which is missing: then
             # all are unknown, their place is that of the label.
             whole = len(words) == width
+            starts.setdefault(device, len(draft.fields))
             for i, state in enumerate(STATES[: width - 1], start=1):
                 subsystem = Subsystem.STORAGE if state == "iowait" else Subsystem.CPU
                 channel = Channel(f"cpu.{state}", device, subsystem, "%", Kind.RATE)
                 draft.channel(at + i if whole else at, channel, scale=100 / USER_HZ / share)
         elif name in _OTHERS and len(words) > 1:
             draft.channel(at + 1, _OTHERS[name])
+    if width > max(_RESTING) + 1:
+        _add_busy(draft, starts, min(width - 1, _SUMMED))
     return draft
+
+
+def _add_busy(draft: Draft, starts: dict[str, int], states: int) -> None:
+    """Add the share of busy time of each line, whose first so many states are its time."""
+    keys = tuple(draft.fields)
+    channels = [Channel("cpu.busy", core, Subsystem.CPU, "%", Kind.RATE) for core in starts]
+    places = np.add.outer(list(starts.values()), np.arange(states))
+    ratios = {
+        c.label: keys[at : at + states] for c, at in zip(channels, starts.values(), strict=True)
+    }
+    draft.derived(channels, lambda rates: busy(rates[places]), ratios)
+
+
+def busy(rates: Doubles) -> Doubles:
+    """Return the share of time that is neither idle nor waiting for a disk, percent.
+
+    Parameters
+    ----------
+    rates
+        Shape ``(lines, states)``: growth of the first of `STATES`, in any one unit.
+
+    Returns
+    -------
+    Doubles
+        Shape ``(lines,)``; NaN where a number is unknown, or no time passed at all.
+    """
+    total = rates.sum(axis=1)
+    resting = rates[:, _RESTING].sum(axis=1)
+    share = np.full(len(total), np.nan)
+    np.divide(100 * (total - resting), total, out=share, where=total > 0)
+    return share
 
 
 def without_intr(text: bytes) -> bytes:
