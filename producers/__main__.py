@@ -10,10 +10,11 @@ import time
 import click
 from rich.console import Console
 
-from producers import doctor, listing
+from producers import doctor, listing, reference
 from producers.agent import Agent
 from producers.budget import Budget, allowed_percent
 from producers.clock import Grid, SystemClock
+from producers.collectors.agent import collector as own_collector
 from producers.config import AgentSettings
 from producers.host import VERSION, Host, cores
 from producers.metrics import AgentMetrics
@@ -53,8 +54,7 @@ def run(settings: Resolved, seconds: float | None) -> None:
         )
     clock = SystemClock()
     allow_many_files()
-    with SystemReader(own.proc_root, own.sys_root) as reader:
-        host = Host.of(own, reader)
+    with SystemReader(own.proc_root, own.sys_root) as reader, Host.of(own, reader) as host:
         agent = Agent(
             clock=clock,
             grid=Grid(1000 * own.interval_ms, clock),
@@ -82,15 +82,22 @@ def run(settings: Resolved, seconds: float | None) -> None:
 
 
 @main.command(name="list")
-@click.option("--all", "everything", is_flag=True, help="The agent's own channels, too.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Every kind of metric with its unit and source, the agent's own, too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a channel.")
 @with_settings(agent=AgentSettings)
 def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
-    """List every channel of this host with its value now."""
+    """List every channel of this host with its value now.
+
+    With --all: a table of reference instead, one line for each kind of metric.
+    """
     own = settings.get("agent", AgentSettings)
     allow_many_files()
-    with SystemReader(own.proc_root, own.sys_root) as reader:
-        host = Host.of(own, reader)
+    with SystemReader(own.proc_root, own.sys_root) as reader, Host.of(own, reader) as host:
         for wait_s in (0.0, LIST_WAIT_S):  # a rate needs two readings
             time.sleep(wait_s)
             host.own.cpu_ns = time.process_time_ns()
@@ -103,8 +110,12 @@ def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
         for line in listing.json_lines(layout, values, everything=everything):
             click.echo(line)
         return
-    listing.print_channels(layout, values, everything=everything, console=Console())
-    absent = [s.path for c in host.collectors for s in c.sources if s.problem]
+    if everything:
+        kinds = reference.reference([*host.collectors, own_collector(host.own)])
+        reference.print_reference(kinds, Console())
+    else:
+        listing.print_channels(layout, values, everything=False, console=Console())
+    absent = dict.fromkeys(s.path for c in host.collectors for s in c.sources if s.problem)
     if absent:
         _say(f"absent: {', '.join(absent)} (`{PROGRAM} doctor` says what to do)")
 

@@ -58,9 +58,13 @@ def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
     """Look at everything, in order; each finding comes when it is known."""
     with SystemReader(settings.proc_root, settings.sys_root) as reader:
         collectors = make_collectors(settings)
-        for collector in collectors:
-            yield from check_collector(collector, reader)
-        yield check_cost(_sampling_ms(collectors, reader), settings.interval_ms)
+        try:
+            for collector in collectors:
+                yield from check_collector(collector, reader)
+            yield check_cost(_sampling_ms(collectors, reader), settings.interval_ms)
+        finally:
+            for collector in collectors:
+                collector.close()
     yield check_boot_id(settings.proc_root)
     yield check_network(settings.proc_root)
     yield check_name(settings.host_name)

@@ -25,7 +25,10 @@ ONLINE = "sys/devices/system/cpu/online"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What samples a host. `own` is what the agent writes its own cost into."""
+    """What samples a host; leaving it closes what its collectors hold open.
+
+    `own` is what the agent writes its own cost into.
+    """
 
     collectors: list[Collector]
     own: OwnCost
@@ -59,6 +62,13 @@ class Host:
             else "",
         )
         return cls(collectors, own, sampler)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for collector in self.collectors:
+            collector.close()
 
 
 def make_collectors(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,12 +116,26 @@ class Source(Protocol):
         """Return as many numbers as ``plan.fields``, NaN where unknown."""
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """What a source that holds something open of its own is, too."""
+
+    def close(self) -> None:
+        """Let go of it. A later read may take it again."""
+
+
 @dataclass(frozen=True)
 class Collector:
     """The sources of one part of the host. It has state: make one for each `Group`."""
 
     name: str
     sources: Sequence[Source] = field(default_factory=tuple)
+
+    def close(self) -> None:
+        """Close those sources that hold something open."""
+        for source in self.sources:
+            if isinstance(source, Closable):
+                source.close()
 
 
 @dataclass(frozen=True, slots=True)

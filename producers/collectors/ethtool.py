@@ -193,6 +193,10 @@ class Statistics:
             numbers += answer
         return numbers
 
+    def close(self) -> None:
+        """Close the socket; a later reading opens it again."""
+        self._ethtool.close()
+
     def _look(self, reader: Reader) -> None:
         listed = reader.list(PATH)
         if not isinstance(listed, tuple):

@@ -60,3 +60,21 @@ def test_cores(text: bytes, count: int) -> None:
 @pytest.mark.parametrize("text", [b"", b"x\n", b"0-\xff\n"])
 def test_cores_where_the_kernel_does_not_say(text: bytes) -> None:
     assert cores(MemoryReader({"sys/devices/system/cpu/online": text})) >= 1
+
+
+class Held(Numbers):
+    """A source that holds something open."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_what_is_held_open_is_closed_at_the_end() -> None:
+    held = Held(1.0)
+    made = [Collector("held", (held, Numbers(2.0)))]
+    with Host.of(settings(), MemoryReader(), [lambda _: made]) as host:
+        host.sampler.sample(1)
+        assert held.closed == 0
+    assert held.closed == 1
