@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,9 +19,9 @@ from producers.reading import SystemReader, Unreadable
 from producers.sampler import Group
 from producers.source import Collector
 from schemas.records import Kind
+from tests.producers.archives import archive
 from tests.producers.kernel import FIRST, SECOND, Host
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "fixtures"
 SECOND_NS = 10**9
 NAMES = [make().name for make in ALL]
 FILES = sorted({source.path for make in ALL for source in make().sources})
@@ -401,13 +400,6 @@ def test_a_small_file_that_goes_and_comes_back(path: str) -> None:
         assert set(without) == set(expected)
 
 
-def shared(*parts: str) -> Path:
-    path = SHARED.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"{path} is not here: see shared/data")
-    return path
-
-
 def test_node_exporter_fixtures() -> None:
     """Files of other machines. A reading of the same files again has no growth, and no NaN."""
     root = shared("node_exporter", "proc")
@@ -442,7 +434,7 @@ def test_node_exporter_fixtures() -> None:
 
 
 def test_interrupts_of_an_arm_machine() -> None:
-    text = shared("node_exporter", "proc", "interrupts_aarch64").read_bytes()
+    text = archive("node_exporter/proc")["proc/interrupts_aarch64"]
     host = Host("interrupts")
     host.read({"proc/interrupts": text})
     values = host.read({"proc/interrupts": text})
@@ -453,8 +445,7 @@ def test_interrupts_of_an_arm_machine() -> None:
 
 def test_procfs_fixtures() -> None:
     """The tree of prometheus/procfs, a text archive."""
-    files = archive(shared("procfs", "fixtures.ttar").read_text(encoding="utf-8"))
-    files = {p.removeprefix("fixtures/"): t for p, t in files.items()}
+    files = archive("procfs")
     host = Host()
     values = host.read({path: files[path] for path in FILES if path in files})
     assert values["cpu.procs_running"] == 2
@@ -462,18 +453,3 @@ def test_procfs_fixtures() -> None:
     assert values["sockets.used"] == 1602
     assert "net.rx_bytes[veth*]" in values
     assert host.failures == host.bad_fields == 0
-
-
-def archive(text: str) -> dict[str, bytes]:
-    """Read a ttar archive: ``Path:``, ``Lines:``, and so many lines."""
-    files: dict[str, bytes] = {}
-    lines = iter(text.split("\n"))
-    path = ""
-    for line in lines:
-        if line.startswith("Path: "):
-            path = line.removeprefix("Path: ")
-        elif line.startswith("Lines: "):
-            count = int(line.removeprefix("Lines: "))
-            body = "\n".join(next(lines) for _ in range(count)) + "\n"
-            files[path] = body.replace("EOF\n", "").encode()
-    return files
