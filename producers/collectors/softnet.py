@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from producers.imbalance import imbalance
 from producers.parsing import Draft, TextFile, numbered_lines
 from producers.source import WRAPS_32, Doubles, Field
 from schemas.records import Channel, Kind, Subsystem
@@ -26,11 +27,7 @@ _QUEUES = (13, 14)
 
 
 def plan_softnet(text: str) -> Draft:
-    """Plan the file: totals, and how unevenly the cores share the work.
-
-    ``softnet.imbalance`` is how much more the busiest core processed than the mean, in percent of
-    that: 0 when all do the same or nothing, 700 when one of eight does it all.
-    """
+    """Plan the file: totals, and how unevenly the packets are spread over the cores."""
     draft = Draft()
     lines = list(numbered_lines(text))
     width = max((len(words) for _, words in lines), default=0)
@@ -75,12 +72,6 @@ def plan_softnet(text: str) -> Draft:
 
 def _channel(name: str, unit: str, kind: Kind) -> Channel:
     return Channel(f"softnet.{name}", "", Subsystem.NETWORK, unit, kind)
-
-
-def imbalance(shares: Doubles) -> float:
-    """Return how much the largest is above the mean, percent of the mean; 0 when all are 0."""
-    mean = float(shares.mean())
-    return 100 * (float(shares.max()) / mean - 1) if mean else 0.0
 
 
 def _hexadecimal(token: bytes) -> float:
