@@ -402,12 +402,8 @@ def test_a_small_file_that_goes_and_comes_back(path: str) -> None:
 
 def test_node_exporter_fixtures() -> None:
     """Files of other machines. A reading of the same files again has no growth, and no NaN."""
-    root = shared("node_exporter", "proc")
-    files = {
-        path: (root / path.removeprefix("proc/")).read_bytes()
-        for path in FILES
-        if (root / path.removeprefix("proc/")).is_file()
-    }
+    proc = archive("node_exporter/proc")
+    files = {path: proc[path] for path in FILES if path in proc}
     host = Host()
     values = host.read(files)
     assert values["memory.mem_total"] == pytest.approx(3831959552)
