@@ -79,6 +79,10 @@ class AgentMetrics(Collector):
             *("collector_bad_fields", "Fields that were no numbers", "collector"),
             {name: s.bad_fields for name, s in stats.items()},
         )
+        yield _counters(
+            *("counter_events", "Counters of the host that did not just grow", "event"),
+            agent.sampler.events,
+        )
         yield _gauges(
             *("collector_stretch", "Times more rarely than it wants a collector is read", stats),
             lambda s: s.stretch,

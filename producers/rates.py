@@ -30,6 +30,7 @@ wrap. Above 2^53 a float64 is 2 off at most, which no rate shows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,9 @@ class Rates:
     ----------
     rejected
         Fields of the newest reading that were negative or 2^63 and more, as places in `fields`.
+    events
+        What happened to counters since the start: ``zero``, ``wrap``, ``step_back``, ``reset``,
+        ``wrong``; a drop that turns out to be a reset is ``wrong`` first.
     longer
         Fields whose newest rate is the mean over more than the time since the reading before, as
         places in `fields`.
@@ -81,6 +85,7 @@ class Rates:
         self._low_seen: NDArray[np.int64] = np.empty(0, np.int64)
         self._at = -1
         self._even = False  # every counter had a good reading at `_at`
+        self.events: Counter[str] = Counter()
         self.rejected: NDArray[np.intp] = np.empty(0, np.intp)
         self.longer: NDArray[np.intp] = np.empty(0, np.intp)
         self.relayout(fields)
@@ -125,6 +130,7 @@ class Rates:
         for name in ("_last", "_seen", "_below", "_peak", "_low", "_low_seen"):
             getattr(other, name)[:] = getattr(self, name)[mine]
         other._at = self._at
+        other.events = self.events
         return other
 
     def update(self, values: Doubles, mono_ns: int) -> Doubles:
@@ -213,6 +219,8 @@ class Rates:
         self.longer = self._counters[(grown | wrap) & (self._seen < self._at)]
 
         doubt = drop & ~reset & patient
+        if back.any():
+            self._count(zero=zero, wrap=wrap, step_back=step, reset=drop & ~doubt, wrong=doubt)
         self._low = np.where(doubt, here, np.where(valid & ~zero, np.nan, self._low))
         self._low_seen = np.where(doubt, mono_ns, self._low_seen)
         wait = zero | step | doubt
@@ -229,6 +237,9 @@ class Rates:
         """Write down per counter what `_steady` knows of all."""
         if self._even:
             self._seen[:] = self._at
+
+    def _count(self, **events: NDArray[np.bool_]) -> None:
+        self.events.update({name: int(n) for name, at in events.items() if (n := at.sum())})
 
     def _reject(self, places: NDArray[np.intp]) -> None:
         self.rejected = np.concatenate((self.rejected, places))

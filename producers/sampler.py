@@ -101,6 +101,8 @@ class Group:
         What the values of the newest collection mean; the same object until that changes.
     stats
         By collector's name.
+    events
+        Counters that wrapped, went back or started anew, since the start; see `Rates.events`.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Group:
         self._clock_ns = clock_ns
         self.stats: dict[str, CollectorStats] = {}
         self._rates = Rates()
+        self.events = self._rates.events
         self._collectors: list[tuple[CollectorStats, list[_Part]]] = []
         phases = itertools.count(0, _GOLDEN)
         for collector in collectors:
@@ -126,6 +129,7 @@ class Group:
             for source in collector.sources:
                 phase_ns = int(next(phases) % 1 * _PHASES_NS)
                 rates = Rates() if source.period_ns > tick_ns else self._rates
+                rates.events = self.events
                 parts.append(_Part(source, stats, collector.name, rates, phase_ns))
             self._collectors.append((stats, parts))
         self._parts = [part for _, parts in self._collectors for part in parts]
@@ -348,6 +352,11 @@ class Sampler:
     def stats(self) -> Mapping[str, CollectorStats]:
         """What each collector cost and what went wrong, by its name."""
         return {name: stats for group in self._groups for name, stats in group.stats.items()}
+
+    @property
+    def events(self) -> Counter[str]:
+        """Counters that wrapped, went back or started anew, by what they did."""
+        return sum((group.events for group in self._groups), Counter())
 
     def sample(self, mono_ns: int, *, whole: bool = False) -> Sample:
         """Read every source whose turn it is; all when the `whole` is asked for.

@@ -232,3 +232,24 @@ def test_channels_do_not_touch_each_other(rows: list[list[float]]) -> None:
             out = together.update(values, at * SECOND)
             singles = [r.update(values[[i]], at * SECOND)[0] for i, r in enumerate(alone)]
         np.testing.assert_array_equal(out, singles)
+
+
+@pytest.mark.parametrize(
+    ("readings", "modulus", "events"),
+    [
+        ([5, 9, NAN, 12], 0, {}),
+        ([100000, 99990, 100005], 0, {"step_back": 1}),
+        ([1000, 0, 1100], 0, {"zero": 1}),
+        ([100000, 50, 60], 0, {"wrong": 1, "reset": 1}),
+        ([1000, 3, 1100], 0, {"wrong": 1}),
+        ([1000] + [0] * (PATIENCE + 1) + [7], 0, {"zero": PATIENCE, "reset": 1}),
+        ([2**32 - 30, 2**32 - 20, 5], 2.0**32, {"wrap": 1}),
+    ],
+)
+def test_what_happened_is_counted(
+    readings: list[float], modulus: float, events: dict[str, int]
+) -> None:
+    rates = Rates([counter(modulus=modulus), counter("b")])
+    for i, value in enumerate(readings, start=1):
+        rates.update(np.array([value, 10.0 * i]), i * SECOND)
+    assert +rates.events == events
