@@ -149,9 +149,9 @@ def _read_line(read: Read) -> str:
     left_out = _listed(
         (lost.ragged, f"rows of another width{first('ragged')}"),
         (lost.untimed, f"rows without a time{first('untimed')}"),
-        (lost.bad_cells, f"cells that are no number{first('bad_cells')}"),
-        (read.unnamed, "columns with a name of another kind"),
-        (read.words, "columns that describe"),
+        (lost.bad_cells, f"cells without a number{first('bad_cells')}"),
+        (read.unnamed, "columns named otherwise"),
+        (read.words, "columns of description"),
     )
     return (
         f"{read.path}: {read.rows:,} rows of {read.columns:,} columns; times are {read.times}"
@@ -170,9 +170,9 @@ def _written_line(done: Written) -> str:
     )
     notes = _listed(
         (done.zero, "columns all zero"),
-        (done.totals, "running totals made rates"),
-        (moved.out_of_order, "rows put in order"),
-        (moved.off_grid, "rows moved to the grid"),
+        (done.totals, "totals made rates"),
+        (moved.out_of_order, "rows out of order"),
+        (moved.off_grid, "rows off the grid"),
         (done.missing_ticks, f"ticks missing in {count_of(done.gaps, 'gap')}"),
     )
     size = done.path.stat().st_size / MEGABYTE
@@ -187,7 +187,12 @@ def _written_line(done: Written) -> str:
 
 
 def _listed(*counted: tuple[int, str]) -> str:
-    return ", ".join(f"{number:,} {what}" for number, what in counted if number)
+    """Return what there is: ``1 row of another width, 3 columns all zero``."""
+    return ", ".join(
+        f"{number:,} {what if number > 1 else what.replace('s ', ' ', 1)}"
+        for number, what in counted
+        if number
+    )
 
 
 def _json(done: Written) -> str:
