@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, TypeAlias, cast
 
 import click
 
 from producers import __main__ as program
 from producers import sampler
+from producers.collectors import DEVICES, gpu
+from producers.collectors.gpu.nvml import Nvml
+from producers.collectors.gpu.session import Session
+from producers.config import AgentSettings
+from producers.host import Host
 from producers.reading import Reader
-from producers.source import Collector, Source
+from producers.source import Collector, Options, Source
+from tests.producers.fake_nvml import FakeNvml
+
+Devices: TypeAlias = Sequence[Callable[[Options], Sequence[Collector]]]
 
 
 class Count:
@@ -55,18 +63,43 @@ class CountingGroup(sampler.Group):
         super().__init__(made, *rest, **named)
 
 
+class TableHost(Host):
+    """A host whose GPUs answer from a table, `GPUS` of them."""
+
+    @classmethod
+    def of(cls, settings: AgentSettings, reader: Reader, devices: Devices = DEVICES) -> Self:
+        """Make it as the settings say."""
+        others = [make for make in devices if make is not gpu.collectors]
+        return super().of(settings, reader, [*others, from_table])
+
+
+def from_table(options: Options) -> Sequence[Collector]:
+    """Return the collectors of GPUs, over a table of H100s."""
+    table = FakeNvml.h100s(GPUS)
+    collectors = gpu.over(Session(lambda: cast(Nvml, table)))
+    first = collectors[0].sources[0]
+    read = first.read
+
+    def moved(reader: Reader, mono_ns: int) -> Sequence[float]:
+        table.now_ns = mono_ns
+        return read(reader, mono_ns)
+
+    vars(first)["read"] = moved
+    return collectors
+
+
+GPUS = 0
+
+
 def main() -> None:
     """Be the agent."""
-    gpus = int(sys.argv.pop(1))
+    global GPUS
+    GPUS = int(sys.argv.pop(1))
     vars(sampler)["Group"] = CountingGroup
-    if gpus:
-        use_table(gpus)
+    if GPUS:
+        vars(program)["Host"] = TableHost
     program.main(standalone_mode=False)
     click.echo(json.dumps({"numbers": COUNT.numbers, "readings": COUNT.readings}))
-
-
-def use_table(gpus: int) -> None:
-    """Answer calls of NVML from a recorded table."""
 
 
 if __name__ == "__main__":
