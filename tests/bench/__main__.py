@@ -11,6 +11,7 @@ BENCHES = {
     "models": "fitting and scoring 1,000 hosts, each with a baseline of its own",
     "replay": "recordings through the core, as multiples of real time",
     "stream": "a worker's CPU and latency at 1,000 hosts, beside a plain consumer and a naive one",
+    "wire": "bytes a second from one host to the broker, as sent and as it might be",
 }
 """Modules of this package with ``main(as_json)``, and what each measures."""
 

@@ -75,6 +75,13 @@ def channels(count: int) -> tuple[Channel, ...]:
     )
 
 
+def kinds(count: int) -> list[int]:
+    """Return how each channel moves: 0 shares of time, 1 counts, 2 levels, 3 not at all."""
+    shares = [0.25, 0.2, MOVING - 0.45, 1 - MOVING]
+    drawn: list[int] = np.random.default_rng(0).choice(4, count, p=shares).tolist()
+    return drawn
+
+
 def pattern(rng: np.random.Generator, count: int) -> Floats:
     """Return one loop, shape ``(channels, ticks)``.
 
@@ -83,9 +90,8 @@ def pattern(rng: np.random.Generator, count: int) -> Floats:
     """
     ticks = LOOP_SECONDS * TICKS
     out = np.zeros((count, ticks), np.float32)
-    kinds = np.random.default_rng(0).choice(4, count, p=[0.25, 0.2, MOVING - 0.45, 1 - MOVING])
     phase = 2 * np.pi * np.arange(ticks) / ticks
-    for channel, kind in enumerate(kinds.tolist()):
+    for channel, kind in enumerate(kinds(count)):
         swing = np.sin(phase * rng.integers(1, 5) + rng.uniform(0, 2 * np.pi))
         if kind == 0:
             share = np.clip(rng.uniform(0, 0.9) + 0.05 * swing, 0, 1)
