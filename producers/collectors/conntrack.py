@@ -56,12 +56,16 @@ def plan_table(text: str, *, prefix: str, unit: str) -> Draft:
     names = [snake_case(word) for word in lines[0][1]] if lines else []
     if "entries" not in names or len(set(names)) < len(names):
         return draft
-    rows = [(at, words) for at, words in lines[1:] if len(words) == len(names)]
-    for core, (at, _) in enumerate(rows):
+    rows = lines[1:]
+    for row, (at, words) in enumerate(rows):
+        # A row does not say whose it is: with one less, nobody knows which is missing.
+        core = f"{row} of {len(rows)}"
+        whole = len(words) == len(names)
         for i, name in enumerate(names):
             counter = name != "entries"
             modulus = WRAPS_32 if counter else 0.0
-            draft.field(at + i, Field(f"{core} {name}", counter, modulus=modulus))
+            # A row that lacks a number is unknown: its place is that of a name.
+            draft.field(at + i if whole else i, Field(f"{core} {name}", counter, modulus=modulus))
     if not rows:
         return draft
     shape = (len(rows), len(names))

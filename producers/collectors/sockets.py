@@ -29,9 +29,13 @@ def plan_sockstat(text: str) -> Draft:
 
 
 def first_columns(text: bytes) -> bytes:
-    """Keep the first four columns of /proc/net/protocols: protocol, size, sockets, memory."""
-    rows = [line.split(None, 4)[:4] for line in text.split(b"\n")]
-    return b"\n".join([b" ".join(row) for row in rows])
+    """Keep the first four columns of /proc/net/protocols: protocol, size, sockets, memory.
+
+    Of a row that lacks a word nobody can say which: it keeps its name alone.
+    """
+    rows = [line.split() for line in text.split(b"\n")]
+    width = len(rows[0])
+    return b"\n".join([b" ".join(row[:4] if len(row) == width else row[:1]) for row in rows])
 
 
 def plan_protocols(text: str) -> Draft:
@@ -47,11 +51,11 @@ def plan_protocols(text: str) -> Draft:
             header = words
             continue
         whole = len(words) == len(header)
-        for i, (name, word) in enumerate(zip(header, words, strict=False)):
+        for i, name in enumerate(header):
             if name == "sockets":
                 channel = _channel("protocol.sockets", "sockets", words[0])
                 draft.channel(at + i if whole else at, channel)
-            elif name == "memory" and word != "-1":
+            elif name == "memory" and not (whole and words[i] == "-1"):
                 channel = _channel("protocol.memory", "pages", words[0])
                 draft.channel(at + i if whole else at, channel)
     return draft

@@ -39,7 +39,7 @@ def plan_softnet(text: str) -> Draft:
     for row, (at, words) in enumerate(lines):
         if len(words) < width:
             continue  # nobody can say which number is missing
-        core = str(row)
+        core = f"{row} of {len(lines)}"  # with one less, nobody knows which is missing
         if width > _CORE:
             core = words[_CORE]
             draft.watch(at + _CORE)

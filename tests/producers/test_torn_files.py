@@ -30,7 +30,12 @@ def run(readings: list[dict[str, bytes]]) -> tuple[Host, list[dict[str, float]]]
 
 CLEAN_HOST, CLEAN = run(READINGS)
 KINDS = {c.label: c.kind for c in CLEAN_HOST.group.channels}
-DERIVED_SHARES = {"tcp.retrans_share", "disk.read_await[vda]", "disk.write_await[vda]"}
+DERIVED_SHARES = {
+    "tcp.retrans_share",
+    "disk.read_await[vda]",
+    "disk.write_await[vda]",
+    "softnet.imbalance",
+}
 HIGHEST = {
     label: max((r[label] for r in CLEAN if not math.isnan(r[label])), default=0.0)
     for label in CLEAN[-1]
