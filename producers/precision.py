@@ -1,4 +1,4 @@
-"""How precise a value is that travels: what is noise costs half the bytes on the wire.
+"""How precise a value is that travels: bits of noise cost up to 40 % of the bytes on the wire.
 
 A rate is a count over the time between two readings, and the moment of a reading inside its tick
 is uncertain by 50 us and more: of 100 ms that is 0.05 %, and bits below that are noise, which no

@@ -116,7 +116,8 @@ def main(as_json: bool) -> None:
     click.echo(
         f"  broker away for {KEPT_S} s, {BIG_HOST} channels that move all the time:"
         f" {waiting['kept']:.0f} records kept, {waiting['dropped']:.0f} dropped;"
-        f" {waiting['raw_mb']:.0f} MB in {waiting['memory_mb']:.0f} MB more memory, {waiting['cpu_ms']:.2f} ms of CPU a record"
+        f" {waiting['raw_mb']:.0f} MB in {waiting['memory_mb']:.0f} MB more memory,"
+        f" {waiting['cpu_ms']:.2f} ms of CPU a record"
     )
 
 
