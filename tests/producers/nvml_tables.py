@@ -119,6 +119,7 @@ def h100(index: int) -> Table:
                 answers["nvmlDeviceGetMemoryErrorCounter", kind, counter, place] = 0
     fields: dict[tuple[int, int], tuple[int, Any]] = {
         (82, 0): (UNSIGNED, wave(66, 70, 40)),
+        (83, 0): (LONG_LONG, grows(650_000)),
         (186, 0): (UNSIGNED, wave(590_000, 700_000, 1)),
         (185, 2): (UNSIGNED, wave(80_000, 90_000, 2)),
         (197, 0): (LONG_LONG, grows(2e9)),

@@ -7,7 +7,7 @@ fields NVML_FI_DEV_CLOCKS_EVENT_REASON_*, which count the nanoseconds that a rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from producers.collectors.gpu.fields import field_call
@@ -18,6 +18,8 @@ from producers.source import SECOND_NS, TEN_SECONDS_NS, Collector
 
 MOST_MHZ = 100_000.0
 CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
+FAST = {"sm": 1, "memory": 2}
+"""Clocks that say at once when work is slowed down. That of graphics goes with that of the SMs."""
 
 REASONS = {
     "idle": 0x1,
@@ -45,10 +47,19 @@ THROTTLED = {
 """Fields, by the name in the channel ``gpu.throttled_<name>``: a share of the time."""
 
 
-def find_clocks(nvml: Nvml, device: Device) -> Iterable[Call]:
-    """Yield the clocks of a GPU."""
+def find_fast(nvml: Nvml, device: Device) -> Iterable[Call]:
+    """Yield the clocks of SMs and memory."""
+    return _clocks(nvml, device, FAST)
+
+
+def find_slow(nvml: Nvml, device: Device) -> Iterable[Call]:
+    """Yield the other clocks."""
+    return _clocks(nvml, device, {n: clock for n, clock in CLOCKS.items() if n not in FAST})
+
+
+def _clocks(nvml: Nvml, device: Device, clocks: Mapping[str, int]) -> Iterable[Call]:
     if device.instance is None:
-        for name, clock in CLOCKS.items():
+        for name, clock in clocks.items():
             number = Number(f"gpu.{name}_clock", "MHz", high=MOST_MHZ)
             yield single(number, nvml.nvmlDeviceGetClockInfo, device.handle, clock)
 
@@ -103,7 +114,8 @@ def collector(session: Session) -> Collector:
     return Collector(
         "gpu_clocks",
         (
-            GpuSource(session, "clocks", find_clocks),
+            GpuSource(session, "clocks", find_fast),
+            GpuSource(session, "clocks_other", find_slow, period_ns=SECOND_NS),
             GpuSource(session, "clock_reasons", find_reasons),
             GpuSource(session, "throttled", find_throttled, period_ns=SECOND_NS),
             GpuSource(session, "clocks_max", find_most, period_ns=TEN_SECONDS_NS),

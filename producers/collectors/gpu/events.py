@@ -15,7 +15,6 @@ from typing import Any
 from producers.collectors.gpu.nvml import TIMEOUT, Nvml, code_of, in_short, is_absent
 from producers.collectors.gpu.pace import Pace
 from producers.collectors.gpu.session import (
-    LOOK_PATIENCE_S,
     Device,
     Session,
     Visit,
@@ -110,7 +109,7 @@ class GpuEvents:
             except Exception:
                 return None
 
-        (self._set,) = self._session.visit([Visit(_NOBODY, create)], LOOK_PATIENCE_S)
+        (self._set,) = self._session.visit([Visit(_NOBODY, create)], self._session.patience.look)
         self._devices = devices
         gpus = [d for d in devices if d.instance is None]
         masks: Sequence[int | None] = []
@@ -118,7 +117,7 @@ class GpuEvents:
             visits: list[Visit[int | None]] = [
                 Visit(d.uuid, _Register(nvml, d, self._set)) for d in gpus
             ]
-            masks = self._session.visit(visits, LOOK_PATIENCE_S)
+            masks = self._session.visit(visits, self._session.patience.look)
         numbers: list[tuple[Device, Number]] = []
         self._columns = []
         for gpu, mask in zip(gpus, masks, strict=False):

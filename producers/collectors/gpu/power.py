@@ -1,9 +1,10 @@
 """Power and energy.
 
 Calls: nvmlDeviceGetPowerUsage (since Ampere the mean of the last second),
-nvmlDeviceGetTotalEnergyConsumption (since the driver was loaded), nvmlDeviceGetEnforcedPowerLimit,
-and fields NVML_FI_DEV_POWER_INSTANT and NVML_FI_DEV_POWER_AVERAGE with the scopes of the GPU, the
-module (with its CPU, where there is one) and the memory. All in mW and mJ.
+nvmlDeviceGetEnforcedPowerLimit, and fields: NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION (since the driver
+was loaded; nvmlDeviceGetTotalEnergyConsumption where there is no such field),
+NVML_FI_DEV_POWER_INSTANT and NVML_FI_DEV_POWER_AVERAGE with the scopes of the GPU, the module (with
+its CPU, where there is one) and the memory. All in mW and mJ.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from producers.source import TEN_SECONDS_NS, Collector
 MOST_MW = 20_000e3
 """More than any module draws."""
 
-AVERAGE, INSTANT = 185, 186
+TOTAL_ENERGY, AVERAGE, INSTANT = 83, 185, 186
 GPU_SCOPE, MODULE_SCOPE, MEMORY_SCOPE = 0, 1, 2
 
 
@@ -31,6 +32,7 @@ POWER = _watts("gpu.power")
 LIMIT = _watts("gpu.power_limit")
 ENERGY = Number("gpu.energy", "J/s", high=TOTAL_MOST, counter=True, scale=1e-3)
 PARTS = (
+    (ENERGY, TOTAL_ENERGY, GPU_SCOPE),
     (_watts("gpu.power_instant"), INSTANT, GPU_SCOPE),
     (_watts("gpu.module_power"), INSTANT, MODULE_SCOPE),
     (_watts("gpu.memory_power"), AVERAGE, MEMORY_SCOPE),
@@ -44,14 +46,17 @@ def find_power(nvml: Nvml, device: Device) -> Iterable[Call]:
 
 
 def find_parts(nvml: Nvml, device: Device) -> Iterable[Call]:
-    """Yield the power of this instant, and of module and memory, in one call."""
+    """Yield energy, the power of this instant, and that of module and memory, in one call.
+
+    The rate of the energy misses no peak between two readings.
+    """
     if device.instance is None:
         yield from field_call(nvml, device.handle, PARTS)
 
 
 def find_energy(nvml: Nvml, device: Device) -> Iterable[Call]:
-    """Yield the counter of energy: its rate misses no peak between two readings."""
-    if device.instance is None:
+    """Yield the energy where it is no field."""
+    if device.instance is None and not list(field_call(nvml, device.handle, PARTS[:1])):
         yield single(ENERGY, nvml.nvmlDeviceGetTotalEnergyConsumption, device.handle)
 
 

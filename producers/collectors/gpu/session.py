@@ -43,13 +43,24 @@ LOOK_NS = 5 * SECOND_NS
 RETRY_NS = SECOND_NS
 RETRY_MOST_NS = 300 * SECOND_NS
 
-PATIENCE_S = 0.1
-"""So long a reading waits, once, for a GPU that hangs. It costs one tick."""
 
-START_PATIENCE_S = 3.0
-"""So long it waits for NVML to start; without persistence mode each GPU takes a second."""
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds a reading waits, once, for a GPU that hangs.
 
-LOOK_PATIENCE_S = 1.0
+    Attributes
+    ----------
+    ask
+        For an answer. It costs a tick.
+    look
+        For what a GPU offers, and for which there are.
+    start
+        For NVML to start: without persistence mode each GPU takes a second.
+    """
+
+    ask: float = 0.1
+    look: float = 1.0
+    start: float = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,8 +116,8 @@ class Session:
         Makes the calls.
     clock_ns
         Measures what calls cost.
-    patience_s
-        So long a reading waits for a GPU.
+    patience
+        How long a reading waits.
 
     Attributes
     ----------
@@ -122,14 +133,14 @@ class Session:
         *,
         lanes: Lanes | None = None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
-        patience_s: float = PATIENCE_S,
+        patience: Patience | None = None,
     ) -> None:
         self.devices: tuple[Device, ...] = ()
         self.problem = "not started"
         self.clock_ns = clock_ns
         self._load = load
         self._lanes: Lanes = Threads() if lanes is None else lanes
-        self._patience_s = patience_s
+        self.patience = Patience() if patience is None else patience
         self._nvml: Nvml | None = None
         self._used: Nvml | None = None  # started once, so to be shut down before the next start
         self._count = 0
@@ -160,7 +171,7 @@ class Session:
 
     def visit(self, visits: Sequence[Visit[T]], patience_s: float = 0.0) -> list[T | None]:
         """Ask GPUs, one after the other; None for one that is lost or does not come back."""
-        patience_s = patience_s or self._patience_s
+        patience_s = patience_s or self.patience.ask
         results: list[T | None] = [None] * len(visits)
         todo = [i for i, visit in enumerate(visits) if not self.is_away(visit.uuid)]
         while todo:
@@ -209,11 +220,11 @@ class Session:
             self._look_ns = mono_ns
             due = self._kernel_list(reader) != self._bus_ids
             if not due and self._nvml is not None:
-                self._ask(mono_ns, start=False, patience_s=LOOK_PATIENCE_S)
+                self._ask(mono_ns, start=False, patience_s=self.patience.look)
         if due:
             self._bus_ids = self._kernel_list(reader)
             self._look_ns = mono_ns
-            self._ask(mono_ns, start=True, patience_s=START_PATIENCE_S)
+            self._ask(mono_ns, start=True, patience_s=self.patience.start)
 
     def _kernel_list(self, reader: Reader) -> object:
         listed = reader.list(GPUS)

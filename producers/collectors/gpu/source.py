@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from producers.collectors.gpu.lanes import Job
 from producers.collectors.gpu.nvml import Nvml, in_short, is_absent, is_lost
 from producers.collectors.gpu.pace import Pace
-from producers.collectors.gpu.session import LOOK_PATIENCE_S, Device, Session, Visit
+from producers.collectors.gpu.session import Device, Session, Visit
 from producers.reading import Reader
 from producers.source import EVERY_TICK, SECOND_NS, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
@@ -213,7 +213,7 @@ class GpuSource:
     def _look(self, nvml: Nvml, devices: tuple[Device, ...], mono_ns: int) -> None:
         """Find out what each device offers."""
         visits = [Visit(d.uuid, _Look(nvml, d, self._find, self._known(d))) for d in devices]
-        looked = self._session.visit(visits, LOOK_PATIENCE_S)
+        looked = self._session.visit(visits, self._session.patience.look)
         again = False
         calls: dict[str, tuple[Call, ...]] = {}
         for device, result in zip(devices, looked, strict=True):

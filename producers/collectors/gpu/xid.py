@@ -48,7 +48,7 @@ class LoggedXids:
         self._looked_ns: int | None = None
         self._uuids: dict[str, str] = {}
         self._slots: tuple[str, ...] = ()
-        self._labels: tuple[str, ...] = ()
+        self._plan_of: tuple[tuple[str, ...], dict[str, str]] | None = None
 
     @property
     def bad_fields(self) -> int:
@@ -66,10 +66,9 @@ class LoggedXids:
         for message in self._tail.read(mono_ns):
             self._count(message.text)
         self.problem = self._tail.problem
-        labels = tuple(self._uuids.get(slot, slot) for slot in self._slots)
-        if self._tail.is_open and labels != self._labels:
-            self._labels = labels
-            self.plan = _plan(labels)
+        if self._tail.is_open and self._plan_of != (self._slots, self._uuids):
+            self._plan_of = (self._slots, self._uuids)
+            self.plan = _plan([self._uuids.get(slot, slot) for slot in self._slots])
         if self.problem:
             return self.plan.blank
         counts = [self._counts[slot] for slot in self._slots]
