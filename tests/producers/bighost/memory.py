@@ -128,10 +128,10 @@ def add(files: Files, size: Size) -> None:
             continue
         lines.append(f"{name + ':':16}%8d kB")
         numbers.append(fixed(share * whole) if name in STILL else level(share * whole))
-    reserved, free = HUGE[DEFAULT_HUGE_KIB], HUGE[DEFAULT_HUGE_KIB] // 4
+    reserved = HUGE[DEFAULT_HUGE_KIB]
     lines += ("HugePages_Total:   %5d", "HugePages_Free:    %5d", "HugePages_Rsvd:    %5d")
     lines += ("HugePages_Surp:    %5d", f"Hugepagesize:   {DEFAULT_HUGE_KIB:8} kB")
-    numbers += (fixed(reserved), total("huge.free"), fixed(64), ZERO)
+    numbers += (fixed(reserved), total(f"free.{DEFAULT_HUGE_KIB}"), fixed(64), ZERO)
     lines.append("Hugetlb:        %8d kB")
     numbers.append(fixed(sum(kib * pages for kib, pages in HUGE.items())))
     for name, share in (("DirectMap4k", 0.002), ("DirectMap2M", 0.05), ("DirectMap1G", 0.94)):
@@ -140,9 +140,9 @@ def add(files: Files, size: Size) -> None:
     files.add("proc/meminfo", "\n".join(lines) + "\n", *numbers)
     _vmstat(files)
     for node in range(size.sockets):
-        _node(files, size, node, free // size.sockets)
+        _node(files, size, node)
     for kib in HUGE:
-        _huge(files, f"sys/kernel/mm/hugepages/hugepages-{kib}kB", kib, 1, machine=True)
+        _huge(files, f"sys/kernel/mm/hugepages/hugepages-{kib}kB", kib, 1)
     files.text("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
     for name in ("online", "possible", "has_cpu", "has_memory"):
         files.text(f"sys/devices/system/node/{name}", f"0-{size.sockets - 1}")
@@ -166,7 +166,7 @@ def _vmstat(files: Files) -> None:
     files.add("proc/vmstat", "".join(f"{name} %d\n" for name in numbers), *numbers.values())
 
 
-def _node(files: Files, size: Size, node: int, free_huge: int) -> None:
+def _node(files: Files, size: Size, node: int) -> None:
     root = f"sys/devices/system/node/node{node}"
     whole = size.memory_gib * KIB_A_GIB / size.sockets
     shares = SHARES | {"MemUsed": 0.675, "FilePages": 0.332}
@@ -178,7 +178,7 @@ def _node(files: Files, size: Size, node: int, free_huge: int) -> None:
     lines += (f"Node {node} HugePages_Total: %5d", f"Node {node} HugePages_Free:  %5d")
     lines.append(f"Node {node} HugePages_Surp:  %5d")
     huge = HUGE[DEFAULT_HUGE_KIB] // size.sockets
-    numbers += (fixed(huge), level(free_huge, 0.1, into="huge.free"), ZERO)
+    numbers += (fixed(huge), total(f"free.{DEFAULT_HUGE_KIB}.{node}"), ZERO)
     files.add(f"{root}/meminfo", "\n".join(lines) + "\n", *numbers)
     names = ("numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node")
     rates = (4.1e5, 150, 150, 0.01, 4.0e5, 1.0e4)
@@ -194,15 +194,16 @@ def _node(files: Files, size: Size, node: int, free_huge: int) -> None:
     files.text(f"{root}/cpulist", size.socket(node))
     files.text(f"{root}/distance", " ".join("10" if n == node else "21" for n in range(2)))
     for kib in HUGE:
-        _huge(files, f"{root}/hugepages/hugepages-{kib}kB", kib, size.sockets, machine=False)
+        _huge(files, f"{root}/hugepages/hugepages-{kib}kB", kib, size.sockets, node)
 
 
-def _huge(files: Files, root: str, kib: int, parts: int, *, machine: bool) -> None:
+def _huge(files: Files, root: str, kib: int, parts: int, node: int | None = None) -> None:
     pages = HUGE[kib] // parts
+    free = level(pages // 4, 0.1, into=f"free.{kib} free.{kib}.{node}")
     files.one(f"{root}/nr_hugepages", fixed(pages))
-    files.one(f"{root}/free_hugepages", level(pages // 4, 0.1))
+    files.one(f"{root}/free_hugepages", total(f"free.{kib}") if node is None else free)
     files.one(f"{root}/surplus_hugepages", ZERO)
-    if machine:
+    if node is None:
         files.one(f"{root}/resv_hugepages", fixed(4))
         files.one(f"{root}/nr_overcommit_hugepages", ZERO)
         files.one(f"{root}/nr_hugepages_mempolicy", fixed(pages))

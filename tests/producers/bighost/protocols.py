@@ -184,8 +184,8 @@ def _sizes(files: Files) -> None:
     for name, size, sockets, pages in PROTOCOLS:
         memory = "%6d" if pages is not None else "    -1"
         press = "no" if name.startswith("TCP") else "NI"
-        row = f"{name:9} {size:4} %6d  {memory}  {press:>3}   %5d   yes  kernel     "
-        lines.append(row + "  y" * 19)
+        row = f"{name:9} {size:4} %6d  {memory}  {press:>3}   %5d   yes  kernel    "
+        lines.append(row + "  y" * len(letters.split()))
         numbers.append(level(sockets))
         if pages is not None:
             numbers.append(level(pages))

@@ -38,7 +38,7 @@ class Number:
     group
         Those of one group grow by what their rates add up to, whatever each one's part is.
     into, total
-        Names of a sum: that it is a part of, that it is.
+        Names of sums that it is a part of, parted by spaces; the name of the sum that it is.
     """
 
     value: float = 0
@@ -129,15 +129,15 @@ class Files:
         names = {name: i for i, name in enumerate(sorted({x.group for x in n}))}
         self._group = np.array([names[x.group] for x in n])
         self._alone = np.array([not x.group for x in n])
-        sums = {x.into: i for i, x in enumerate(n) if x.into}
-        sums = {name: i for i, name in enumerate(sums)}
-        self._parts = np.array([i for i, x in enumerate(n) if x.into], np.intp)
-        self._into = np.array([sums[n[i].into] for i in self._parts], np.intp)
+        parts = [(i, name) for i, x in enumerate(n) for name in x.into.split()]
+        sums = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in parts))}
+        self._parts = np.array([i for i, _ in parts], np.intp)
+        self._into = np.array([sums[name] for _, name in parts], np.intp)
         self._sums = len(sums)
         self._totals = np.array([i for i, x in enumerate(n) if x.total], np.intp)
         self._total_of = np.array([sums[n[i].total] for i in self._totals], np.intp)
         moves = (self._rate > 0) | (self._waver > 0)
-        moving = {n[i].into for i in self._parts if moves[i]}
+        moving = {name for i, name in parts if moves[i]}
         moves |= np.array([x.total in moving and bool(x.total) for x in n])
         self._moving = [f for f in self._files if moves[f.place].any()]
         self.step(0.0)
