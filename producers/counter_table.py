@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from producers.parsing import SLOW_ABOVE_BYTES, Draft
 from producers.reading import Reader
 from producers.source import EVERY_TICK, SECOND_NS, Doubles, Plan
-from producers.table import Table, padded_cells
+from producers.table import Row, Table, padded_cells, parted
 from producers.unwrap import Cells, fresh, growth
 
 _NAN = float("nan")
@@ -98,7 +98,7 @@ class CounterTable:
         if rows is None or cells is None:
             found = Table.of(lines, self._apart, self._described)
             rows = range(len(found.rows))
-            if not any(word.isdigit() for row in found.rows for word in found.words(row, lines)):
+            if not found.has_numbers(lines):
                 self.problem = f"{self.path}: no number where one was expected"
                 return self.plan.blank
             if found != self._table and (self._table == Table() or found == self._pending):
@@ -106,10 +106,10 @@ class CounterTable:
             if found != self._table:
                 self._pending = found
                 self._lines = []
-                cells = _by_name(self._numbers(rows, found, lines), found, self._table)
+                cells = _by_name(self._numbers(found, lines), found, self._table)
                 return self._advance(range(len(cells)), cells, self._once(found, lines))
             self._table, self._row_at = found, found.row_at_line
-            cells = self._numbers(rows, found, lines)
+            cells = self._numbers(found, lines)
         self._pending = None
         self._lines = lines
         return self._advance(rows, cells, self._once(self._table, lines))
@@ -122,8 +122,8 @@ class CounterTable:
         changed = {at for at, (a, b) in enumerate(zip(lines, before, strict=True)) if a != b}
         for label, at in self._table.once:
             changed.discard(at)
-            parts = lines[at].split(None, 2)
-            if len(parts) != 2 or parts[0] != label:
+            found, words = parted(lines[at], 1)
+            if found != label or len(words) != 1:
                 return None
         rows = set(self._unsure)
         for at in changed:
@@ -144,20 +144,29 @@ class CounterTable:
             cells = padded_cells([table.rows[row] for row in rows], lines, n)
             if cells is not None:
                 return cells
-        if not all(table.rows[row].is_in(lines, n) for row in rows):
-            return None
-        return self._numbers(rows, table, lines)
+        numbers = []
+        for at in rows:
+            row = table.rows[at]
+            words = row.words(lines, n)
+            if words is None:
+                return None
+            numbers.append(self._converted(words, row, n))
+        return np.array(numbers, np.float64).reshape(len(rows), n)
 
-    def _numbers(self, rows: Sequence[int], table: Table, lines: Sequence[bytes]) -> Doubles:
-        """Return the numbers of some rows, whatever stands there."""
+    def _numbers(self, table: Table, lines: Sequence[bytes]) -> Doubles:
+        """Return the numbers of all rows, whatever stands there."""
         n = len(table.cores)
-        cells = np.full((len(rows), n), np.nan)
-        for i, row in enumerate(table.rows[at] for at in rows):
-            if row.whole:
-                cells[i] = [self._one(word) for word in table.words(row, lines)]
-            else:
-                self.bad_fields += n
-        return cells
+        numbers = [self._converted(parted(lines[row.line], n)[1][:n], row, n) for row in table.rows]
+        return np.array(numbers, np.float64).reshape(len(numbers), n)
+
+    def _converted(self, words: Sequence[bytes], row: Row, cores: int) -> Sequence[float]:
+        """Return the numbers of a row, one for each core, and count what are none."""
+        if not row.whole:
+            self.bad_fields += cores
+            return [_NAN] * cores
+        if b"".join(words).isdigit() and len(max(words, key=len)) <= _MANY_DIGITS:
+            return list(map(int, words))
+        return [self._one(word) for word in words]
 
     def _one(self, word: bytes) -> float:
         # int takes "-5", "+5" and "1_000" too, which the kernel never writes.
@@ -168,7 +177,7 @@ class CounterTable:
 
     def _once(self, table: Table, lines: Sequence[bytes]) -> dict[bytes, float]:
         """Return the numbers that are there once, by their label."""
-        return {label: self._one(lines[at].split()[1]) for label, at in table.once}
+        return {label: self._one(parted(lines[at], 1)[1][0]) for label, at in table.once}
 
     def _adopt(self, table: Table) -> None:
         """Take another table. Rows and cores that were there before keep their history."""

@@ -31,12 +31,25 @@ class Row:
     whole: bool
     line: int = field(compare=False)
 
-    def is_in(self, lines: Sequence[bytes], cores: int) -> bool:
-        """Return whether its line still is this row, whatever the numbers are."""
-        words = lines[self.line].split(None, cores + 1)
-        if len(words) <= cores or words[0] != self.label:
-            return False
-        return b"".join(words[cores + 1 :]).rstrip() == self.description
+    def words(self, lines: Sequence[bytes], cores: int) -> list[bytes] | None:
+        """Return the words that are its numbers, None where its line is no longer this row."""
+        label, _, rest = lines[self.line].partition(b":")
+        words = rest.split(None, cores)
+        description = words.pop().rstrip() if len(words) > cores else b""
+        if label.lstrip() != self.label or description != self.description:
+            return None
+        return words if len(words) == cores else None
+
+
+def parted(line: bytes, cores: int) -> tuple[bytes, list[bytes]]:
+    """Return a line's label, its numbers, and what is after them as one word.
+
+    The label ends with the colon, which a long number may touch: ``IPI0:2768808080``. It is empty
+    where there is none.
+    """
+    label, colon, rest = line.partition(b":")
+    label = label.strip()
+    return (label if colon and len(label.split()) == 1 else b""), rest.split(None, cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +81,19 @@ class Table:
         n = len(cores)
         rows: dict[bytes, Row] = {}
         once: dict[bytes, tuple[bytes, int]] = {}
-        for at, line in enumerate(lines[1:], start=1):
-            words = line.split(None, n + 1)
-            if not n or len(words) < 2 or not words[0].endswith(b":"):
+        for at, line in enumerate(lines[1:] if n else (), start=1):
+            label, words = parted(line, n)
+            if not label or not words:
                 continue
-            label = words[0]
             if not described:
-                if n <= len(words) <= n + 1:
-                    rows.setdefault(label, Row(label, b"", len(words) == n + 1, at))
-            elif len(words) > n:
+                if n - 1 <= len(words) <= n:
+                    rows.setdefault(label, Row(label, b"", len(words) == n, at))
+            elif len(words) >= n:
                 # Where the description begins too early a number is missing.
-                description = b"".join(words[n + 1 :]).rstrip()
-                rows.setdefault(label, Row(label, description, words[n].isdigit(), at))
-            elif len(words) == len(("ERR:", "0")):
-                # Counted once for the whole machine; any other short line is torn.
+                description = b"".join(words[n:]).rstrip()
+                rows.setdefault(label, Row(label, description, words[n - 1].isdigit(), at))
+            elif len(words) == 1:
+                # ERR and MIS are counted once for the whole machine; any other short line is torn.
                 once.setdefault(label, (label, at))
         return Table(
             tuple(cores),
@@ -107,10 +119,11 @@ class Table:
         """Return the place of the first number of a row that is `apart`; the others follow."""
         return self.at_once(len(self.once)) + nth * len(self.cores)
 
-    def words(self, row: Row, lines: Sequence[bytes]) -> list[bytes]:
-        """Return the words that stand where a row has its numbers."""
+    def has_numbers(self, lines: Sequence[bytes]) -> bool:
+        """Return whether there is one number at least where rows have them."""
         n = len(self.cores)
-        return lines[row.line].split(None, n + 1)[1 : n + 1]
+        every = (word for row in self.rows for word in parted(lines[row.line], n)[1][:n])
+        return any(word.isdigit() for word in every)
 
     @property
     def row_at_line(self) -> dict[int, int]:
@@ -123,13 +136,22 @@ def padded_cells(rows: Sequence[Row], lines: Sequence[bytes], cores: int) -> Dou
     parts = []
     for row in rows:
         line = lines[row.line]
-        start = line.find(b":") + 1
-        end = start + cores * CELL_BYTES
-        if not row.whole or len(line) < end:
+        colon = line.find(b":")
+        end = colon + 1 + cores * CELL_BYTES
+        # In rows of some architectures the blank is after each number, and the colon is before the
+        # first.
+        if not line[end - 1 : end].isdigit():
+            end -= 1
+        cells = (
+            b" " + line[colon + 1 : end]
+            if end - colon == cores * CELL_BYTES
+            else line[colon + 1 : end]
+        )
+        if not row.whole or len(cells) != cores * CELL_BYTES:
             return None
-        if line[:start].lstrip() != row.label or line[end:].strip() != row.description:
+        if line[:colon].strip() != row.label or line[end:].strip() != row.description:
             return None
-        parts.append(line[start:end])
+        parts.append(cells)
     numbers = padded_numbers(b"".join(parts))
     return None if numbers is None else numbers.reshape(len(rows), cores)
 

@@ -27,13 +27,13 @@ def plan(table: Table) -> Draft:
     draft = Draft()
     names: list[str] = []
     for row in table.rows:
-        label = _text(row.label).removesuffix(":")
+        label = _text(row.label)
         name = source_name(label, _text(row.description).split())
         while name in names:
             name += f"#{label}"
         names.append(name)
     for i, (row_label, _) in enumerate(table.once):
-        label = _text(row_label).removesuffix(":")
+        label = _text(row_label)
         if label not in names:
             draft.channel(table.at_once(i), _channel("irq.source", label), modulus=WRAPS_32)
     for i, name in enumerate(names):

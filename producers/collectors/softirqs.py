@@ -24,14 +24,14 @@ _SUBSYSTEMS = {
     "block": Subsystem.STORAGE,
     "irq_poll": Subsystem.STORAGE,
 }
-_RECEIVING = b"NET_RX:"
+_RECEIVING = b"NET_RX"
 
 
 def plan(table: Table) -> Draft:
     """Plan the file: the sum of each kind, and that of each core; and how uneven these are."""
     draft = Draft()
     for i, row in enumerate(table.rows):
-        kind = row.label.decode("ascii", "replace").removesuffix(":").lower()
+        kind = row.label.decode("ascii", "replace").lower()
         subsystem = _SUBSYSTEMS.get(kind, Subsystem.CPU)
         draft.channel(i, Channel(f"softirq.{kind}", "", subsystem, UNIT, Kind.RATE))
     first, n = len(draft.fields), len(table.cores)
