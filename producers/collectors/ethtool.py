@@ -45,7 +45,7 @@ CHOSEN = tuple(
 )
 """Which statistics matter, by what is in their names, the most telling first."""
 
-_LEVELS = re.compile(r"utiliz|temp$|ring_size|queue_len|_max$|curr_|depth")
+_LEVELS = re.compile(r"utiliz|(?<!high_)temp$|ring_size|queue_len|_max$|curr_|depth")
 """Statistics that are no counters. None of these is taken."""
 
 _SIZES = re.compile(r"\d\d_?(to_|byte|oct|b_)|size_\d")
@@ -74,6 +74,9 @@ class Ethtool(Protocol):
 
     def values(self, interface: str, count: int) -> NDArray[np.uint64]:
         """Return their values, shape ``(count,)``."""
+
+    def close(self) -> None:
+        """Let go of what is open; it may be asked again."""
 
 
 def without_index(name: str) -> str:
