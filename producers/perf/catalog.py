@@ -92,6 +92,8 @@ def hardware(reader: Reader) -> list[list[Event]]:
     generic = [[Event(n, HARDWARE, config) for n, config in family] for family in _GENERIC]
     raw = _arm(reader) if cpu.vendor == "arm" else _x86(cpu)
     named = {event.name for family in raw for event in family}
+    if cpu.vendor == "intel" and "stalls_total" in named:
+        named |= {"stalls_frontend", "stalls_backend"}  # it knows neither, since Haswell
     families = [[e for e in family if e.name not in named] for family in generic] + raw
     # Cycles and the like have counters of their own, but the watchdog takes that of the cycles.
     watchdog = reader.small(WATCHDOG)

@@ -115,7 +115,7 @@ class RegisterRates:
                 try:
                     descriptor = self._files.open(cpu)
                 except OSError as e:
-                    self.problem = f"/dev/cpu/{cpu}/msr: {e.strerror}"
+                    self.problem = self.problem or f"/dev/cpu/{cpu}/msr: {e.strerror}"
                     continue
                 works = [self._one(descriptor, number) is not None for number in self._numbers]
                 self._open[cpu] = (descriptor, works)

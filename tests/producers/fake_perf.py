@@ -53,7 +53,7 @@ class FakeKernel:
     garbage
         What a core's readings are instead.
     busy
-        By core: so many times the pace.
+        By core: so many times the pace, but for the time stamp.
     """
 
     pace: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class FakeKernel:
         for group in running:
             group.running += TURN_NS
             for i, event in enumerate(group.events):
-                share = self.busy.get(cpu, 1)
+                share = 1 if event == (9, 0) else self.busy.get(cpu, 1)
                 group.counts[i] += share * self.pace[event] * TURN_NS // 1000
 
     def hard(self, group: FakeGroup) -> bool:
