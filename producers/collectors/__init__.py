@@ -43,11 +43,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from producers.collectors import (
+    cgroup,
     conntrack,
     cpu,
     cpuidle,
     edac,
     ethtool,
+    frequency,
     hugepages,
     hwmon,
     infiniband,
@@ -56,6 +58,7 @@ from producers.collectors import (
     memory,
     network,
     numa,
+    perf,
     pressure,
     rapl,
     schedstat,
@@ -77,6 +80,7 @@ MACHINE: tuple[Callable[[], Collector], ...] = (
     numa.collector,
     hugepages.collector,
     pressure.collector,
+    cgroup.collector,
     storage.collector,
     infiniband.collector,
     infiniband.port_collector,
@@ -100,5 +104,9 @@ NAMESPACE: tuple[Callable[[], Collector], ...] = (
 ALL: tuple[Callable[[], Collector], ...] = (*MACHINE, *NAMESPACE)
 """Every collector of kernel files. Each call makes a new one, with a state of its own."""
 
-DEVICES: tuple[Callable[[Options], Sequence[Collector]], ...] = (ethtool.collectors,)
+DEVICES: tuple[Callable[[Options], Sequence[Collector]], ...] = (
+    perf.collectors,
+    frequency.collectors,
+    ethtool.collectors,
+)
 """What is not in files below /proc and /sys: each gives one collector or more."""
