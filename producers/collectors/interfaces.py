@@ -118,8 +118,9 @@ class Interfaces:
             self.problem = f"{PATH}: {text.reason}"
             return self.plan.blank
         self.period_ns = SECOND_NS if len(text) > SLOW_ABOVE_BYTES else EVERY_TICK
-        rows = _ROW.findall(text)
-        numbers = self._lasting.parse(_ROW.sub(b"", text) if rows else text)
+        parts = _ROW.split(text)  # what is between the rows, and of each row name and numbers
+        rows = list(zip(parts[1::3], parts[2::3], strict=True))
+        numbers = self._lasting.parse(b"".join(parts[::3]))
         self.problem = "" if rows else self._lasting.problem
         sums = self._folded.update(text, rows, mono_ns)
         planned = (self._lasting.plan, self._folded.channels)
@@ -153,6 +154,8 @@ class _Folded:
         self._names: list[bytes] = []
         self._devices: list[str] = []
         self._rows_of: list[list[int]] = []
+        self._texts: list[bytes | None] = []
+        self._table: Doubles = np.empty((0, 0))
 
     def update(self, text: bytes, rows: Sequence[tuple[bytes, bytes]], mono_ns: int) -> list[float]:
         """Return the value of each of `channels`.
@@ -212,6 +215,8 @@ class _Folded:
             return set()
         before = set(self._names)
         self._names = names
+        self._texts = [None] * len(names)
+        self._table = np.empty((len(names), len(self._columns)))
         devices = [folded_into(name.decode("ascii", "replace")) for name in names]
         seen = [*dict.fromkeys([*self._devices, *devices])]
         if seen != self._devices:
@@ -232,22 +237,24 @@ class _Folded:
         yield Channel("net.interfaces", device, Subsystem.NETWORK, "interfaces", Kind.GAUGE)
 
     def _numbers(self, rows: Sequence[tuple[bytes, bytes]]) -> Doubles:
-        """Return the numbers of all rows, shape ``(rows * columns,)``; NaN where unknown."""
-        width = len(self._columns)
-        tokens = b" ".join([cells for _, cells in rows]).split()
-        if len(tokens) == len(rows) * width and b"".join(tokens).isdigit():
-            try:
-                return np.array(list(map(int, tokens)), np.float64)
-            except (OverflowError, ValueError):  # an integer of hundreds of digits
-                pass
-        numbers: list[float] = []
-        for _, cells in rows:
-            words = cells.split()
-            whole = len(words) == width
-            numbers += map(_one, words) if whole else [_NAN] * width
-        self.bad_fields += sum(map(math.isnan, numbers))
-        return np.array(numbers, np.float64)
+        """Return the numbers of all rows, shape ``(rows * columns,)``; NaN where unknown.
+
+        Most of many interfaces are idle from one tick to the next: only lines that changed are
+        looked into.
+        """
+        texts, table = self._texts, self._table
+        for i, (_, cells) in enumerate(rows):
+            if cells != texts[i]:
+                table[i] = numbers = _row_numbers(cells, len(self._columns))
+                wrong = sum(map(math.isnan, numbers))
+                self.bad_fields += wrong
+                texts[i] = None if wrong else cells
+        return table.ravel()
 
 
-def _one(token: bytes) -> float:
-    return float(token) if token.isdigit() else _NAN
+def _row_numbers(cells: bytes, width: int) -> Sequence[float]:
+    tokens = cells.split()
+    if len(tokens) != width:
+        return [_NAN] * width
+    # float() gives infinity for hundreds of digits, int() may raise.
+    return [float(token) if token.isdigit() else _NAN for token in tokens]
