@@ -11,6 +11,7 @@ with ``_diff`` too; of the other counters of the kernel the column itself must t
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -64,8 +65,20 @@ PERF = {
 }
 """Names of ``perf list``, and of the events of Intel's processors that the paper has."""
 
+
+def _gauge(metric: str, unit: str) -> Ours:
+    return Ours(metric, unit, how=How.LEVEL, kind=Kind.GAUGE)
+
+
+TURBOSTAT = {
+    "busy_percent": _gauge("cpu.c0_residency", "%"),
+    "bzy_mhz": _gauge("cpu.frequency_busy", "MHz"),
+    "avg_mhz": _gauge("cpu.frequency_average", "MHz"),
+}
 TURBOSTAT_CORE = {"irq": Ours("irq.core", "interrupts/s", how=How.PER_SAMPLE)}
-"""Of one core."""
+"""What is so of one core only."""
+_IDLE_STATE = re.compile(r"(poll|c\d+[a-z]*)_percent")
+_ENTRIES = re.compile(r"poll|c\d+[a-z]*")
 
 INTERFACE = {
     "rx_bytes": Ours("net.rx_bytes", "B/s"),
@@ -120,7 +133,7 @@ DISK = {
 
 GROUPS: dict[str, tuple[Subsystem, dict[str, Ours], How]] = {
     "perf": (_CPU, PERF, How.PER_SAMPLE),
-    "turbostat": (_CPU, TURBOSTAT_CORE, How.PER_SAMPLE),
+    "turbostat": (_CPU, TURBOSTAT, How.PER_SAMPLE),
     "storage": (_STORAGE, DISK, How.EITHER),
     "network_inter_stat": (_NETWORK, INTERFACE, How.EITHER),
     "network_tcp_retrans": (_NETWORK, RETRANSMITS, How.EITHER),
@@ -147,9 +160,9 @@ def meaning(column: Column) -> Meaning:
     subsystem, table, counts = GROUPS.get(group, (_subsystem(group), {}, How.LEVEL))
     if group == "turbostat":
         # A number is a core, as the kernel numbers them.
-        core = column.instance.isdigit()
-        column = replace(column, instance=f"cpu{column.instance}" if core else column.instance)
-        table = table if core else {}
+        core = f"cpu{column.instance}" if column.instance.isdigit() else column.instance
+        column = replace(column, instance=core)
+        table = {**table, **_turbostat(metric, core)}
     ours = table.get(metric)
     if ours is not None:
         how = How.PER_SAMPLE if column.differences and ours.how is not How.LEVEL else ours.how
@@ -159,6 +172,20 @@ def meaning(column: Column) -> Meaning:
     counted = column.unit.lower() in COUNTED_UNITS
     how = How.PER_SAMPLE if column.differences else counts if counted else How.LEVEL
     return _own(column, f"{group}.{metric}", subsystem, how)
+
+
+def _turbostat(metric: str, core: str) -> dict[str, Ours]:
+    """Return what turbostat takes from the kernel, as the agent does, under names it makes."""
+    if core.startswith("cpu"):
+        found = dict(TURBOSTAT_CORE)
+    elif not core and _ENTRIES.fullmatch(metric):
+        # Of the whole machine: the sum over its cores.
+        found = {metric: Ours(f"cpuidle.{metric}_entries", "/s", how=How.PER_SAMPLE)}
+    else:
+        found = {}
+    if state := _IDLE_STATE.fullmatch(metric):
+        found[metric] = Ours(f"cpuidle.{state[1]}", "%", how=How.LEVEL)
+    return found
 
 
 def own_name(column: Column) -> Meaning:

@@ -111,7 +111,7 @@ class Track:
         self.moved.off_grid = int(np.count_nonzero(stamps % interval_us))
         if len(stamps):
             self.moved.out_of_order = int((stamps < np.maximum.accumulate(stamps)).sum())
-        self._values = spool.values()
+        self._spool = spool
         columns, hows = [], []
         for column, meaning in zip(part.columns, part.meanings, strict=True):
             if not spool.seen[column]:
@@ -140,10 +140,7 @@ class Track:
         rows = self._order[start:end]
         if not len(rows):
             return np.empty((0, len(self._columns)), np.float32)
-        if rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-            values = self._values[rows[0] : rows[-1] + 1][:, self._columns]
-        else:
-            values = self._values[rows][:, self._columns]
+        values = self._spool.read(rows)[:, self._columns]
         if len(self._totals):
             self._to_rates(values, self.ticks[start:end])
         values *= self._scales

@@ -6,6 +6,7 @@ file's end, and a file can be larger than memory. Reading its text twice would c
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -97,18 +98,23 @@ class Spool:
         """Times of all rows, microseconds, in the order in which they were added."""
         return np.concatenate([np.empty(0, np.int64), *self._stamps])
 
-    def values(self) -> Doubles:
-        """Return all rows, shape ``(rows, columns)``, as they lie on disk.
+    def read(self, rows: Longs) -> Doubles:
+        """Return some rows by number, shape ``(rows, columns)``: a read for each run of them.
 
         Raises
         ------
         InvalidImport
-            The disk is full.
+            The disk is full, or fails.
         """
-        if not self.rows or not self.columns:
-            return np.empty((self.rows, self.columns))
+        width = 8 * self.columns
         try:
             self._file.flush()
+            starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+            data = b"".join(
+                os.pread(self._file.fileno(), width * len(run), width * int(run[0]))
+                for run in np.split(rows, starts[1:])
+                if len(run)
+            )
         except OSError as e:
-            raise InvalidImport(f"{self._directory} is full: {e.strerror}") from None
-        return np.memmap(self._file, np.float64, "r", shape=(self.rows, self.columns))
+            raise InvalidImport(f"{self._directory} is full, or fails: {e.strerror}") from None
+        return np.frombuffer(data).reshape(len(rows), self.columns)

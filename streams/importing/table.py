@@ -92,12 +92,12 @@ class TextTable:
         self.at = 0
         self.size, line = first_line(path)
         self.separator = separator_of(line)
-        if not self.separator:
+        self.names = split(line, self.separator)[1:] if self.separator else []
+        if not self.names:
             raise InvalidImport(
-                f"{path} line 1 has neither tabs nor commas: a table with the names of its "
-                "columns was expected"
+                f"{path} line 1 has no columns, parted by tabs or commas: a table with the names "
+                "of its columns was expected"
             )
-        self.names = split(line, self.separator)[1:]
 
     def pieces(self) -> Iterator[Piece]:
         """Yield all rows in the order of the file, some at a time.

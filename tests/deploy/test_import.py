@@ -98,7 +98,7 @@ def test_a_line_says_what_became_of_each_host_and_file(dataset: Path, tmp_path: 
     lines = done.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == list(HOSTS)
     for line in lines:
-        assert "1,500 rows, 23 channels (20 with the agent's names), every 100 ms" in line
+        assert "1,500 rows, 23 channels (21 with the agent's names), every 100 ms" in line
         assert "for 2 min 30 s; left out: 1 column without a value" in line
         assert "1 column all zero, 2 totals made rates" in line
     assert f"{dataset}: 1,500 rows of 48 columns; times are seconds since the epoch" in done.stderr
@@ -109,7 +109,7 @@ def test_json_says_the_same(dataset: Path, tmp_path: Path) -> None:
     *hosts, summary = [json.loads(line) for line in done.stdout.splitlines()]
     assert [h["host"] for h in hosts] == list(HOSTS)
     for host in hosts:
-        assert (host["rows"], host["channels"], host["ours"]) == (1500, 23, 20)
+        assert (host["rows"], host["channels"], host["ours"]) == (1500, 23, 21)
         assert (host["interval_us"], host["missing"], host["zero"]) == (100_000, 1, 1)
         assert (host["duplicates"], host["out_of_order"], host["missing_ticks"]) == (0, 0, 0)
         assert Path(host["path"]).stat().st_size > 10_000

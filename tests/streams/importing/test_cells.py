@@ -36,6 +36,7 @@ def test_what_fits_into_a_mantissa_is_read_exactly(text: str) -> None:
     assert math.copysign(1, value) == math.copysign(1, float(text))
 
 
+@settings(deadline=None)
 @given(st.floats(-1e18, 1e18) | st.floats(-1.0, 1.0) | st.integers(-(10**17), 10**17))
 def test_any_number_is_read_to_a_float32s_last_bit_or_left(value: float) -> None:
     found, trouble = number(repr(value))
@@ -45,6 +46,7 @@ def test_any_number_is_read_to_a_float32s_last_bit_or_left(value: float) -> None
         assert abs(value) < 1e-20 or "e" in repr(value)
 
 
+@settings(deadline=None)
 @given(st.text("0123456789.eE+-n aAx_,", max_size=12))
 def test_what_is_no_number_is_left_to_the_caller(text: str) -> None:
     text = text.strip()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producers.collectors import ALL
+from producers.collectors.frequency import plan_for
 from producers.parsing import snake_case
+from producers.perf.channels import shape_and_plan
+from producers.perf.events import Event
 from producers.reading import MemoryReader
 from producers.sampler import Sampler
 from schemas.records import Channel, Kind, Subsystem
 from streams.importing.columns import Column, columns
 from streams.importing.meaning import How, Meaning, clean
-from streams.importing.naming import DISK, INTERFACE, RETRANSMITS, meaning, own_name
+from streams.importing.naming import DISK, INTERFACE, PERF, RETRANSMITS, meaning, own_name
 from tests.producers.bighost import BigHost
 
 
@@ -115,6 +119,7 @@ def test_a_host_with_dots_is_known_when_the_user_says_so() -> None:
     assert column("Perf:IPC.other[-]", "a.b.c").host == "other"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.text("aA:.[]-_%0 ", max_size=20))
 def test_any_name_is_a_column_or_none(text: str, likely: str) -> None:
     for name in (text, likely, f"Perf:{text}", f"GPU: {likely}", f"Memory:{likely}"):
@@ -165,6 +170,9 @@ def test_any_name_is_a_column_or_none(text: str, likely: str) -> None:
             How.PER_SAMPLE,
         ),
         ("Turbostat:IRQ.17.h[count]", "irq.core[cpu17]", "interrupts/s", 1, How.PER_SAMPLE),
+        ("Turbostat:C1E%.3.h[%]", "cpuidle.c1e[cpu3]", "%", 1, How.LEVEL),
+        ("Turbostat:POLL%.-.h[%]", "cpuidle.poll", "%", 1, How.LEVEL),
+        ("Turbostat:C6.-.h[count]", "cpuidle.c6_entries", "/s", 1, How.PER_SAMPLE),
     ],
 )
 def test_what_means_the_same_has_the_agents_name_unit_and_kind(
@@ -176,6 +184,26 @@ def test_what_means_the_same_has_the_agents_name_unit_and_kind(
     agent = agents()[found.channel.metric]
     assert (found.channel.unit, found.channel.kind) == (agent.unit, agent.kind)
     assert found.channel.subsystem is agent.subsystem
+
+
+def test_what_turbostat_reads_of_the_cores_clocks_has_the_agents_names() -> None:
+    agent = {(c.metric, c.device): c for c in plan_for([17], smi=False).channels}
+    for name in ("Busy%", "Bzy_MHz", "Avg_MHz"):
+        for core, device in (("-", ""), ("17", "cpu17")):
+            found = named(f"Turbostat:{name}.{core}.h[%]")
+            assert found.channel == agent[found.channel.metric, device]
+            assert (found.scale, found.how, found.ours) == (1, How.LEVEL, True)
+
+
+def test_events_of_perf_have_the_agents_names() -> None:
+    events = [Event(m.metric.removeprefix("perf."), 0, 0) for m in PERF.values()]
+    _, plan = shape_and_plan(events, [0], np.ones((1, len(events)), np.bool_), per_core=False)
+    agent = {c.metric: c for c in plan.channels}
+    for name in PERF:
+        found = named(f"Perf:{name}.h[count]")
+        assert found.channel == agent[found.channel.metric]
+        assert found.how is (How.LEVEL if name == "ipc" else How.PER_SAMPLE)
+    assert named("Perf:Branch_Misses.h[count]").channel.metric == "perf.branch_misses"
 
 
 @pytest.mark.parametrize("table", [DISK, INTERFACE, RETRANSMITS])
@@ -231,8 +259,8 @@ def test_lines_of_meminfo_have_the_agents_names() -> None:
             How.LEVEL,
         ),
         (
-            "Turbostat:C1%.3.h[%]",
-            "turbostat.c1_percent[cpu3]",
+            "Turbostat:CPU%c1.3.h[%]",
+            "turbostat.cpu_percent_c1[cpu3]",
             "%",
             Kind.GAUGE,
             Subsystem.CPU,
@@ -284,6 +312,7 @@ def test_the_rest_keeps_its_own_name(
     assert channel.metric not in agents()
 
 
+@settings(deadline=None)
 @given(st.text("abcXYZ019_()", max_size=12))
 def test_names_are_cleaned_as_the_agent_cleans_those_of_the_kernel(name: str) -> None:
     assert clean(name) == snake_case(name)

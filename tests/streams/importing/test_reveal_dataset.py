@@ -287,7 +287,8 @@ def test_blocks_and_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         (b"", "t.csv is empty: a line with the names"),
         (b"\xef\xbb\xbf", "t.csv is empty"),
         (b"\n1,2\n", "t.csv line 1 is empty"),
-        (b"hello\nworld\n", "t.csv line 1 has neither tabs nor commas"),
+        (b"hello\nworld\n", "t.csv line 1 has no columns, parted by tabs or commas"),
+        (b'"t,a\n1,2\n', "t.csv line 1 has no columns"),
         (
             b"a,b,c\n1,2,3\n",
             r"line 1 names no column like Group:metric.instance.host\[unit\], its first is 'b'",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.importing.errors import InvalidImport
@@ -65,6 +65,7 @@ def test_later_times_are_read_as_the_first_or_not_at_all() -> None:
     ] * 4
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_time_or_none(text: str) -> None:
     clock = clock_of(text)
@@ -73,6 +74,7 @@ def test_any_text_is_a_time_or_none(text: str) -> None:
         assert us is None or 0 <= us < 2**52
 
 
+@settings(deadline=None)
 @given(st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)), st.booleans())
 def test_dates_are_exact_to_the_microsecond(date: datetime, slashes: bool) -> None:
     text = date.isoformat(" ")
@@ -142,6 +144,7 @@ def test_rows_that_come_between_ticks_do_not_share_one() -> None:
     assert all(abs(100 * t - ms) <= 75 for t, ms in zip(found, late, strict=True))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 10**10), min_size=1, max_size=50),
     st.sampled_from(INTERVALS_MS),
