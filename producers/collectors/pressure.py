@@ -2,11 +2,13 @@
 
 Kernel: Documentation/accounting/psi.rst. `some`: at least one task waits; `full`: all that are
 not idle wait at once. The totals are microseconds, so their rate is a share of time; the kernel's
-own averages over 10 s and more would only be a slower copy of it.
+own averages over 10 s and more would only be a slower copy of it. A whole host cannot be full for
+want of cores: that line is always 0, or not there, and is left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from producers.parsing import Draft, TextFile, numbered_lines
@@ -29,13 +31,18 @@ _REMEDY = (
 
 def plan(name: str, text: str) -> Draft:
     """Plan one file of /proc/pressure, parted at the equals signs."""
+    return plan_stalls("pressure", name, "", text, ("some",) if name == "cpu" else ("some", "full"))
+
+
+def plan_stalls(part: str, name: str, device: str, text: str, lines: Sequence[str]) -> Draft:
+    """Plan the `lines` of a file about the resource `name`, parted at the equals signs."""
     draft = Draft()
     for at, words in numbered_lines(text):
-        if "total" in words[:-1]:
-            metric = f"pressure.{name}_{words[0]}"
+        if words[0] in lines and "total" in words[:-1]:
+            metric = f"{part}.{name}_{words[0]}"
             draft.channel(
                 at + words.index("total") + 1,
-                Channel(metric, "", SUBSYSTEMS[name], "%", Kind.RATE),
+                Channel(metric, device, SUBSYSTEMS[name], "%", Kind.RATE),
                 scale=_US_TO_PERCENT,
             )
     return draft
