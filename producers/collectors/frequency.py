@@ -200,17 +200,17 @@ class FrequencySource:
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Read the counters of every core that is online."""
-        text = reader.small(f"{CORES}/online")
-        cpus = cpu_list(text) if isinstance(text, bytes) else ()
         tried = self._tried_ns
         if tried is None or not 0 <= mono_ns - tried < RETRY_NS:
             self._tried_ns = mono_ns
-            self._look(reader, cpus, mono_ns)
+            self._look(reader, mono_ns)
         if self._cpufreq is not None:
             return self._cpufreq.read(reader, mono_ns)
         clocks = self._clocks
         if clocks is None:
             return self._plan.blank
+        text = reader.small(f"{CORES}/online")
+        cpus = cpu_list(text) if isinstance(text, bytes) else ()
         if not cpus:
             reason = "no list of cores" if isinstance(text, bytes) else text.reason
             self._problem = f"{CORES}/online: {reason}"
@@ -232,7 +232,7 @@ class FrequencySource:
             values.append(float(_known(counted).max()))
         return [*values, *each.ravel().tolist()]
 
-    def _look(self, reader: Reader, cpus: tuple[int, ...], mono_ns: int) -> None:
+    def _look(self, reader: Reader, mono_ns: int) -> None:
         """Take the first way that works, unless one does."""
         if self._clocks is not None and self._clocks.cpus:
             self._clocks.try_again()
@@ -240,6 +240,8 @@ class FrequencySource:
         if self._cpufreq is not None and not self._cpufreq.problem:
             return
         self._clocks = self._cpufreq = None
+        online = reader.small(f"{CORES}/online")
+        cpus = cpu_list(online) if isinstance(online, bytes) else ()
         reasons: list[str] = []
         for note, clocks in (
             ("counted by the perf PMU msr", self._perf(reader)),
