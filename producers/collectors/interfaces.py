@@ -151,7 +151,7 @@ class _Folded:
         self._columns: list[str] = []
         self._header = b""
         self._doubtful = b""
-        self._names: list[bytes] = []
+        self._names: list[bytes] | None = None
         self._devices: list[str] = []
         self._rows_of: list[list[int]] = []
         self._texts: list[bytes | None] = []
@@ -203,9 +203,9 @@ class _Folded:
         if columns != self._columns:
             doubtful = header != self._doubtful and bool(self._columns)
             self._doubtful = header
-            if doubtful or not columns:
+            if doubtful or not columns or len(set(columns)) < len(columns):
                 return False
-            self._columns, self._names, self._devices = columns, [], []
+            self._columns, self._names, self._devices = columns, None, []
         self._header = header
         return True
 
@@ -213,7 +213,7 @@ class _Folded:
         """Take the interfaces that are there now, and return the places of those that are new."""
         if names == self._names:
             return set()
-        before = set(self._names)
+        before = set(self._names or ())
         self._names = names
         self._texts = [None] * len(names)
         self._table = np.empty((len(names), len(self._columns)))

@@ -6,6 +6,8 @@ import math
 import random
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from producers.collectors.interfaces import FOLDED, folded_into
 from producers.reading import MemoryReader
@@ -271,3 +273,34 @@ def test_the_interfaces_of_procfs() -> None:
         for i, column in enumerate(COLUMNS)
     }
     assert values == expected | {"net.interfaces[veth*]": 1}
+
+
+TEXT = dev(
+    row("lo", 1, 2), row("eth0", 300, 400), row("veth1", 5000, 6000), row("cali2", 70000, 80000)
+)[DEV]
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_whatever_bytes_are_changed(data: st.DataObject) -> None:
+    """Nothing raises, no rate is negative, and what was there before is right afterwards."""
+    host = Network()
+    for _ in range(2):
+        host.read({DEV: TEXT}, SECOND_NS)
+    text = bytearray(TEXT)
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(text)))
+        end = min(len(text), at + data.draw(st.integers(0, 40)))
+        noise = st.sampled_from(
+            [b"\n", b":", b" ", b"|", b"veth1: 3", b"\nveth1:", b"-9", b"9" * 30]
+        )
+        text[at:end] = data.draw(st.binary(max_size=8) | noise)
+    for _ in range(data.draw(st.integers(1, 3))):
+        values = host.read({DEV: bytes(text)}, SECOND_NS)
+        assert not [k for k, v in values.items() if v < 0]
+    for _ in range(13):
+        values = host.read({DEV: TEXT}, SECOND_NS)
+    for metric in ("rx_bytes", "tx_carrier"):
+        for device in ("lo", "eth0", "veth*", "cali*"):
+            assert values[f"net.{metric}[{device}]"] == 0
+    assert not any("Error" in r for s in host.group.stats.values() for r in s.failures)
