@@ -191,6 +191,18 @@ def test_a_core_that_cannot_be_read() -> None:
     assert kernel.calls["open"] == 6
 
 
+def test_a_core_that_cannot_be_read_at_first() -> None:
+    """Its first reading that succeeds has no rate either."""
+    kernel = FakeKernel(PACE, unreadable={1})
+    counters = counted(kernel, [A, B], [SOFT])
+    counters.rates()
+    kernel.unreadable = set()
+    rates = tick(kernel, counters)
+    assert rates[0].tolist() == [1e9, 3e8, 5e6]
+    assert np.isnan(rates[1]).all()
+    assert tick(kernel, counters).tolist() == [[1e9, 3e8, 5e6]] * 2
+
+
 def test_a_core_that_cannot_be_read_for_long_is_opened_anew() -> None:
     kernel = FakeKernel(PACE)
     counters = counted(kernel, [A, B], [SOFT])
