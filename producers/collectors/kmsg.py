@@ -176,7 +176,7 @@ COUNTED = (
     (
         "io_errors",
         Subsystem.STORAGE,
-        r"I/O error|critical (medium|target) error|nvme\d*: I/O \d+ .*timeout|rejecting I/O",
+        r"I/O error|critical (medium|target) error|nvme\d*: I/O (tag )?\d+ .*timeout|rejecting I/O",
     ),
     (
         "file_system_errors",

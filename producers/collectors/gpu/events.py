@@ -7,7 +7,6 @@ NVIDIA's "XID Errors".
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -63,10 +62,11 @@ class GpuEvents:
         self.plan = Plan()
         self._session = session
         self._pace = Pace()
-        self._devices: tuple[Device, ...] | None = None
+        self._starts = 0
         self._set: Any = None
         self._counts: Counter[tuple[str, int]] = Counter()
         self._last_xid: dict[str, float] = {}
+        self._masks: dict[str, int] = {}
         self._columns: list[tuple[str, int]] = []
 
     @property
@@ -82,7 +82,8 @@ class GpuEvents:
             self.problem = f"{self.path}: {session.problem}"
             return self.plan.blank
         self.problem = ""
-        if session.devices is not self._devices:
+        if session.starts != self._starts:
+            self._starts = session.starts
             self._register(nvml, session.devices)
         if self._columns:
             before = session.clock_ns()
@@ -98,21 +99,16 @@ class GpuEvents:
         ]
 
     def _register(self, nvml: Nvml, devices: tuple[Device, ...]) -> None:
-        old = self._set
-
         def create() -> Any:
-            if old is not None:
-                with contextlib.suppress(Exception):
-                    nvml.nvmlEventSetFree(old)
+            # The set of before went with the NVML that it was made by.
             try:
                 return nvml.nvmlEventSetCreate()
             except Exception:
                 return None
 
         (self._set,) = self._session.visit([Visit(_NOBODY, create)], self._session.patience.look)
-        self._devices = devices
         gpus = [d for d in devices if d.instance is None]
-        masks: Sequence[int | None] = []
+        masks: Sequence[int | None] = [None] * len(gpus)
         if self._set is not None:
             visits: list[Visit[int | None]] = [
                 Visit(d.uuid, _Register(nvml, d, self._set)) for d in gpus
@@ -120,12 +116,14 @@ class GpuEvents:
             masks = self._session.visit(visits, self._session.patience.look)
         numbers: list[tuple[Device, Number]] = []
         self._columns = []
-        for gpu, mask in zip(gpus, masks, strict=False):
+        for gpu, new in zip(gpus, masks, strict=True):
+            # One that is lost, or hangs, keeps its channels.
+            mask = self._masks[gpu.uuid] = self._masks.get(gpu.uuid, 0) if new is None else new
             for event, name in EVENTS.items():
-                if event & (mask or 0):
+                if event & mask:
                     numbers.append((gpu, Number(f"gpu.{name}", "events/s", counter=True)))
                     self._columns.append((gpu.uuid, event))
-            if XID & (mask or 0):
+            if XID & mask:
                 numbers.append((gpu, LAST_XID))
                 self._columns.append((gpu.uuid, 0))
         plan = make_plan(numbers)
@@ -150,13 +148,13 @@ class _Register:
         self._handle = device.handle
         self._set = events
 
-    def __call__(self) -> int:
+    def __call__(self) -> int | None:
         nvml, known = self._nvml, sum(EVENTS)
         try:
             mask = nvml.nvmlDeviceGetSupportedEventTypes(self._handle) & known
             nvml.nvmlDeviceRegisterEvents(self._handle, mask, self._set)
-        except Exception:
-            return 0
+        except Exception as e:
+            return 0 if is_absent(e) else None
         return mask
 
 

@@ -109,6 +109,7 @@ class Finder:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._samples: dict[str, _Samples] = {}
+        self._metrics: dict[str, list[int]] = {}
 
     def __call__(self, nvml: Nvml, device: Device) -> Iterable[Call]:
         """Yield the metrics of a device.
@@ -118,27 +119,39 @@ class Finder:
         NotYetError
             It is to be asked again a little later.
         """
-        samples = self._samples.get(device.label)
+        label = device.label
+        samples = self._samples.get(label)
         if samples is None or samples.device is not device:
             if not nvml.nvmlGpmQueryDeviceSupport(device.gpu).isSupportedDevice:
                 return
-            self._samples[device.label] = _Samples(nvml, device, self._session)
-            raise NotYetError
-        if not samples.is_due():
-            raise NotYetError
-        samples.take()
-        every = samples.means(list(METRICS))
-        here = [m for m, value in zip(METRICS, every, strict=True) if math.isfinite(value)]
-        blank = [NAN] * len(here)
-
-        def ask() -> list[float]:
+            samples = self._samples[label] = _Samples(nvml, device, self._session)
+            if label not in self._metrics:
+                raise NotYetError
+        elif label not in self._metrics:
             if not samples.is_due():
-                return blank
+                raise NotYetError
             samples.take()
-            return samples.means(here)
+            every = samples.means(list(METRICS))
+            self._metrics[label] = [
+                m for m, value in zip(METRICS, every, strict=True) if math.isfinite(value)
+            ]
+        metrics = self._metrics[label]
+        if metrics:
+            yield Call(tuple(METRICS[m] for m in metrics), _Means(samples, metrics))
 
-        if here:
-            yield Call(tuple(METRICS[m] for m in here), ask)
+
+class _Means:
+    """Gives the means since the reading before, nothing at the first."""
+
+    def __init__(self, samples: _Samples, metrics: list[int]) -> None:
+        self._samples = samples
+        self._metrics = metrics
+
+    def __call__(self) -> list[float]:
+        if not self._samples.is_due():
+            return [NAN] * len(self._metrics)
+        self._samples.take()
+        return self._samples.means(self._metrics)
 
 
 def collector(session: Session) -> Collector:

@@ -42,6 +42,8 @@ GPUS = "proc/driver/nvidia/gpus"
 LOOK_NS = 5 * SECOND_NS
 RETRY_NS = SECOND_NS
 RETRY_MOST_NS = 300 * SECOND_NS
+CALM_NS = 2 * RETRY_MOST_NS
+"""After so long without a start, a loss is the first again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ class Session:
     ----------
     devices
         What there is; the same object as long as all that was found out about it holds.
+    starts
+        How often NVML was started: what it gave before, handles and all, is worthless.
     problem
         Why there is nothing; empty when there is.
     """
@@ -136,6 +140,7 @@ class Session:
         patience: Patience | None = None,
     ) -> None:
         self.devices: tuple[Device, ...] = ()
+        self.starts = 0
         self.problem = "not started"
         self.clock_ns = clock_ns
         self._load = load
@@ -149,6 +154,8 @@ class Session:
         self._out_is_start = False
         self._lost: set[str] = set()
         self._stuck: dict[str, Job[Any]] = {}
+        self._working: list[Job[Any]] = []
+        self._started_ns = 0
         self._tries = 0
         self._retry_ns: int | None = None
         self._look_ns = 0
@@ -191,6 +198,7 @@ class Session:
 
     def start(self, job: Job[Any]) -> None:
         """Do a job that takes long, and do not wait for it."""
+        self._working.append(job)
         self._lanes.run(job, 0.0)
 
     def is_away(self, uuid: str) -> bool:
@@ -202,6 +210,8 @@ class Session:
         if uuid not in self._lost:
             self._lost.add(uuid)
             if self._retry_ns is None:
+                if self._at_ns - self._started_ns > CALM_NS:
+                    self._tries = 0
                 self._retry_later(self._at_ns)
 
     def _keep_up(self, reader: Reader, mono_ns: int) -> None:
@@ -213,8 +223,9 @@ class Session:
             return
         if self._retry_ns is None and self._used is None:
             self._retry_ns = mono_ns
-        if self._stuck:
-            return
+        self._working = [job for job in self._working if not job.done]
+        if self._stuck or self._working:
+            return  # NVML must not be shut down during a call
         due = self._retry_ns is not None and mono_ns >= self._retry_ns
         if not due and not 0 <= mono_ns - self._look_ns < LOOK_NS:
             self._look_ns = mono_ns
@@ -265,18 +276,22 @@ class Session:
             self._retry_ns = mono_ns  # NVML has to be started anew to give handles
             return
         kept = self._unreachable(found)
-        self._lost = {device.uuid for device in kept}
-        devices = (*found.devices, *kept)
+        if self._out_is_start:
+            self._lost.clear()
+            self._started_ns = mono_ns
+            self.starts += 1
+        self._lost |= {device.uuid for device in kept}
+        devices = tuple(sorted((*found.devices, *kept), key=lambda d: d.bus_id))
         before = [(d.label, d.instance) for d in self.devices]
         if self._out_is_start or before != [(d.label, d.instance) for d in devices]:
             self.devices = devices
         self._count = found.count
         self._nvml = found.nvml if devices else None
         self.problem = "" if devices else "NVML: the driver has no GPU"
-        if found.unreachable or not devices:
+        if self._out_is_start:
+            self._retry_ns = None
+        if self._retry_ns is None and (found.unreachable or not devices):
             self._retry_later(mono_ns)
-        else:
-            self._tries, self._retry_ns = 0, None
 
     def _unreachable(self, found: _Found) -> Iterable[Device]:
         """Return devices of before whose GPU is counted, but cannot be reached now."""

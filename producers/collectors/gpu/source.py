@@ -161,8 +161,15 @@ class GpuSource:
 
     @property
     def period_ns(self) -> int:
-        """How long a reading may serve: a tick while the result of a slow one is awaited."""
-        return EVERY_TICK if self._out is not None else self._pace.period_ns
+        """How long a reading may serve.
+
+        It is a tick while the result of a slow one is awaited, and when devices came or went: so
+        that the layout changes once, and not whenever one of many sources has its turn.
+        """
+        devices = self._session.devices
+        if self._out is not None or (devices and devices is not self._devices):
+            return EVERY_TICK
+        return self._pace.period_ns
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Ask every GPU; NaN where there is no answer."""
@@ -247,7 +254,7 @@ class GpuSource:
         for width, visit, result in zip(self._widths, self._visits, results, strict=True):
             if result is None:
                 values += [NAN] * width
-                self.problem = f"{self.path}: {visit.uuid} does not answer"
+                self.problem = f"{visit.uuid} does not answer"
                 continue
             values += result.values
             if result.error is not None:
