@@ -21,7 +21,7 @@ from producers.config import AgentSettings
 from producers.host import make_collectors
 from producers.publisher import in_short, producer_config
 from producers.reading import Reader, SystemReader
-from producers.source import Collector
+from producers.source import Collector, Noted
 from schemas.topics import LAYOUTS, TELEMETRY
 
 BROKER_S = 5.0
@@ -59,9 +59,16 @@ def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
     with SystemReader(settings.proc_root, settings.sys_root) as reader:
         collectors = make_collectors(settings)
         try:
+            seen: set[Finding] = set()
             for collector in collectors:
-                yield from check_collector(collector, reader)
-            yield check_cost(_sampling_ms(collectors, reader), settings.interval_ms)
+                for finding in check_collector(collector, reader):
+                    # Several sources may look at one directory: what is missing is said once.
+                    if finding.well or finding not in seen:
+                        yield finding
+                    seen.add(finding)
+            yield check_cost(
+                _sampling_ms(collectors, reader, settings.interval_ms), settings.interval_ms
+            )
         finally:
             for collector in collectors:
                 collector.close()
@@ -91,16 +98,17 @@ def check_collector(collector: Collector, reader: Reader) -> Iterator[Finding]:
         except Exception as e:
             problem = f"{type(e).__name__}: {e}"
         channels, bad = len(source.plan.channels), source.bad_fields
+        note = f"; {source.note}" if isinstance(source, Noted) and source.note else ""
         if problem:
             why, remedy = source.remedy, ""  # both, in the collector's words
             if problem == os.strerror(errno.EACCES):
                 remedy = PERMIT
             yield Finding(what, False, essential, problem, why, remedy)
         elif bad:
-            found = f"{channels} channels of {collector.name}, {bad} fields are no numbers"
+            found = f"{channels} channels of {collector.name}, {bad} fields are no numbers{note}"
             yield Finding(what, False, False, found, "those channels stay empty", REPORT)
-        else:
-            yield Finding(what, True, essential, f"{channels} channels of {collector.name}")
+        elif channels:
+            yield Finding(what, True, essential, f"{channels} channels of {collector.name}{note}")
 
 
 def check_cost(sampling_ms: float, interval_ms: int) -> Finding:
@@ -230,14 +238,17 @@ def check_brokers(
     return Finding("brokers", False, True, found, why, "create the topics: reveal topics create")
 
 
-def _sampling_ms(collectors: Sequence[Collector], reader: Reader) -> float:
-    """Return how long one sample takes, files open and planned already."""
-    started = time.perf_counter()
+def _sampling_ms(collectors: Sequence[Collector], reader: Reader, interval_ms: int) -> float:
+    """Return how long one tick's reading takes in the mean, files open and planned already."""
+    spent_ms = 0.0
     for collector in collectors:
         for source in collector.sources:
+            started = time.perf_counter()
             with contextlib.suppress(Exception):  # said already
                 source.read(reader, time.monotonic_ns())
-    return 1000 * (time.perf_counter() - started)
+            ticks = max(1.0, source.period_ns / 1e6 / interval_ms)
+            spent_ms += 1000 * (time.perf_counter() - started) / ticks
+    return spent_ms
 
 
 def _clock_state() -> int | None:
@@ -263,7 +274,7 @@ def _lateness_ms(interval_ms: int) -> list[float]:
 def as_text(finding: Finding, width: int) -> Iterator[str]:
     """Return the lines for a person, `width` columns wide; with a remedy where one is needed."""
     mark = "ok" if finding.well else "FAILED" if finding.essential else "absent"
-    yield from _wrapped(f"{mark:<8} {finding.what:<22}", finding.found, width)
+    yield from _wrapped(f"{mark:<8} {finding.what:<28}  ", finding.found, width)
     for text in (finding.why, finding.remedy):
         if text:
             yield from _wrapped(f"{'':<8} ", text, width)
@@ -282,8 +293,8 @@ def _wrapped(head: str, text: str, width: int) -> list[str]:
 
 def verdict(findings: Sequence[Finding]) -> str:
     """Return the last line: what it all comes to."""
-    missing = [f.what for f in findings if not f.well and f.essential]
-    absent = [f.what for f in findings if not f.well and not f.essential]
+    missing = dict.fromkeys(f.what for f in findings if not f.well and f.essential)
+    absent = dict.fromkeys(f.what for f in findings if not f.well and not f.essential)
     if missing:
         return f"Not fit to run: {', '.join(missing)}."
     if absent:

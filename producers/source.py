@@ -117,6 +117,15 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class Noted(Protocol):
+    """What a source that can go several ways is, too."""
+
+    @property
+    def note(self) -> str:
+        """Which way it went, and what it had to do without; empty for nothing to say."""
+
+
+@runtime_checkable
 class Closable(Protocol):
     """What a source that holds something open of its own is, too."""
 

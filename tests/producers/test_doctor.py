@@ -228,9 +228,9 @@ def test_only_what_is_essential_decides(
 
 
 def test_a_finding_is_a_line_and_what_is_not_well_has_its_reason_below() -> None:
-    assert list(doctor.as_text(HAS_ALL, 80)) == ["ok       a                     here"]
+    assert list(doctor.as_text(HAS_ALL, 80)) == [f"ok       {'a':<30}here"]
     assert list(doctor.as_text(LACKS, 80)) == [
-        "absent   b                     not here",
+        f"absent   {'b':<30}not here",
         "         it matters",
         "         do this",
     ]
@@ -254,3 +254,27 @@ def test_json_has_every_field() -> None:
         "why": "it matters",
         "remedy": "do this",
     }
+
+
+class Way(Numbers):
+    """A source that says which way it went."""
+
+    note = "the long way"
+
+
+def test_what_is_missing_is_said_once_and_a_way_taken_is_said() -> None:
+    lacking = [Numbers(), Numbers()]
+    for source in lacking:
+        source.problem = "proc/numbers: not here"
+    found = [*doctor.check_collector(Collector("numbers", (*lacking, Way(1.0))), MemoryReader())]
+    assert [f.found for f in found] == [
+        "not here",
+        "not here",
+        "1 channels of numbers; the long way",
+    ]
+    verdict = doctor.verdict(found)
+    assert verdict == "Fit to run, without: proc/numbers."
+
+
+def test_what_has_nothing_here_and_misses_nothing_is_not_mentioned() -> None:
+    assert [*doctor.check_collector(Collector("numbers", (Numbers(),)), MemoryReader())] == []
