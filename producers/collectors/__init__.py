@@ -57,6 +57,7 @@ from producers.collectors import (
     link,
     memory,
     network,
+    nfs,
     numa,
     perf,
     pressure,
@@ -95,6 +96,8 @@ MACHINE: tuple[Callable[[], Collector], ...] = (
 NAMESPACE: tuple[Callable[[], Collector], ...] = (
     network.collector,
     network.slow_collector,
+    nfs.collector,
+    nfs.mounts_collector,
     conntrack.collector,
     link.collector,
     link.settings_collector,

@@ -237,6 +237,10 @@ def test_cut_in_mid_line(path: str) -> None:
 
 ONE_NUMBER = {
     # A number in the second reading, and the channels in which it stands.
+    "proc/1/mountstats": (
+        rb"(?<= )52965376(?= )",
+        {"nfs.write_bytes[filer1:/export/data]", "nfs.write_bytes"},
+    ),
     "proc/diskstats": (rb"240376", {"disk.writes[vda]", "disk.writes", "disk.write_await[vda]"}),
     "proc/interrupts": (
         rb"426092",
@@ -247,6 +251,7 @@ ONE_NUMBER = {
     "proc/net/dev": (rb"4551848500", {"net.rx_bytes[v0]"}),
     "proc/net/netstat": (rb"(?<=IpExt: 0 0 0 0 0 0 )\d+", {"ip_ext.in_octets"}),
     "proc/net/protocols": (rb"(?<=1152 )\s*\d+", {"protocol.sockets[UNIX]"}),
+    "proc/net/rpc/nfs": (rb"(?<= )8145(?= )", {"nfs_client.getattr[v4]", "nfs_client.calls[v4]"}),
     "proc/net/snmp": (
         rb"3176967",
         {"tcp.out_segs", "tcp.retrans_share", "protocol.packets[tcp]"},
