@@ -8,6 +8,7 @@ open one themselves. So the same collectors run on a host, in a container that h
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import sys as python
@@ -131,7 +132,9 @@ class SystemReader:
             if descriptor >= 0:
                 os.close(descriptor)
             missing = _unreadable(path, e)
-            self._missing[path] = (missing, _RETRY_READS - 1)
+            # A device that is off says EINVAL, and may be on at the next reading.
+            if e.errno != errno.EINVAL:
+                self._missing[path] = (missing, _RETRY_READS - 1)
             return missing
         self._missing.pop(path, None)
         if len(self._files) >= self._keep:

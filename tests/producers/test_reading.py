@@ -179,3 +179,13 @@ def test_more_files_than_may_stay_open(root: Path) -> None:
             assert [reader.read(n) for n in names] == [f"{n} {turn}\n".encode() for n in names]
             assert [reader.small(n) for n in names] == [f"{n} {turn}\n".encode() for n in names]
         assert len(os.listdir("/proc/self/fd")) == before + 2  # noqa: PTH208
+
+
+def test_a_device_that_is_off_is_looked_at_again_at_the_next_reading(
+    reader: SystemReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link's speed: EINVAL while it is down."""
+    path = "sys/class/net/eth0/statistics/rx_bytes"
+    fail_once(monkeypatch, errno.EINVAL)
+    assert isinstance(reader.small(path), Unreadable)
+    assert reader.small(path) == b"0\n"
