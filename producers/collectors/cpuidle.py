@@ -13,6 +13,7 @@ of entries, which says less, every ten.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,38 +24,37 @@ from producers.tree import FileTree, TreeDraft
 from schemas.records import Channel, Kind, Subsystem
 
 CORES = "sys/devices/system/cpu"
+_CORE = re.compile(r"cpu\d+")
+_STATE = re.compile(r"state\d+")
 _US_TO_PERCENT = 1e-4
 
 
-def states(tree: TreeDraft) -> list[tuple[str, str, str]]:
-    """Return core, name and folder of each idle state: ``("cpu0", "c1e", ".../state2")``."""
-    found: list[tuple[str, str, str]] = []
+def states(tree: TreeDraft) -> Iterator[tuple[str, str, str]]:
+    """Yield core, name and folder of each idle state: ``("cpu0", "c1e", ".../state2")``."""
     names: dict[str, str] = {}  # by state0, state1: as a rule the same on every core
+    shorts: dict[str, str] = {}
     for core in core_names(tree):
-        folder = f"{CORES}/{core}/cpuidle"
+        cpuidle = f"{CORES}/{core}/cpuidle"
         seen: set[str] = set()
-        for state in sorted(tree.names(folder), key=_number):
-            if not re.fullmatch(r"state\d+", state):
+        for state in tree.names(cpuidle):
+            if not _STATE.fullmatch(state):
                 continue
-            name = snake_case(tree.text(f"{folder}/{state}/name"))
+            folder = f"{cpuidle}/{state}"
+            text = tree.text(f"{folder}/name")
+            name = shorts.get(text) or shorts.setdefault(text, snake_case(text))
             # A name that is unreadable now is what it was on another core.
             name = name or names.get(state, state)
             if name in seen:
                 name = f"{name}_{state}"
             seen.add(name)
             names.setdefault(state, name)
-            found.append((core, name, f"{folder}/{state}"))
-    return found
+            yield core, name, folder
 
 
 def core_names(tree: TreeDraft) -> list[str]:
     """Return ``cpu0``, ``cpu1`` and so on, as far as the machine has them."""
-    return sorted((n for n in tree.names(CORES) if re.fullmatch(r"cpu\d+", n)), key=_number)
-
-
-def _number(name: str) -> int:
-    digits = re.sub(r"\D", "", name)
-    return int(digits) if digits else -1
+    cores = [name for name in tree.names(CORES) if _CORE.fullmatch(name)]
+    return sorted(cores, key=lambda name: int(name.removeprefix("cpu")))
 
 
 def find_times(tree: TreeDraft) -> None:
