@@ -303,6 +303,7 @@ class FakeNvml:
 
     def nvmlEventSetCreate(self) -> Any:
         self.calls["nvmlEventSetCreate"] += 1
+        self._wait("nvmlEventSetCreate", "")
         self._next += 0x10
         self._sets[self._next] = _EventSet()
         return ctypes.cast(ctypes.c_void_p(self._next), pynvml.c_nvmlEventSet_t)

@@ -73,7 +73,7 @@ def test_events_that_cannot_be_read() -> None:
     host = GpuHost(fake, only=["gpu_events"])
     host.tick(2)
     fake.fail("nvmlEventSetWait_v2", UNKNOWN)
-    host.tick()
+    assert math.isnan(host.tick()[f"gpu.xid[{GPU}]"])
     assert host.bad_fields == 1
     assert host.failures == {"nvml/events: NVMLError_Unknown"}
 
@@ -144,3 +144,11 @@ def test_lines(text: str, expected: tuple[str, int] | None) -> None:
 def test_whatever_the_line(text: str) -> None:
     found = xid.parse(text)
     assert found is None or 0 <= found[1] < 10**6
+
+
+def test_events_of_nvml_that_cannot_make_a_set() -> None:
+    fake = FakeNvml.h100s(1)
+    fake.fail("nvmlEventSetCreate", UNKNOWN)
+    host = GpuHost(fake, only=["gpu_events"])
+    assert host.tick(3) == {}
+    assert host.bad_fields == 0

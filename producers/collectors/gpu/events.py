@@ -93,6 +93,10 @@ class GpuEvents:
                 self.problem = f"{self.path}: NVML does not answer"
                 return self.plan.blank
             self._count(came)
+            if came.error is not None:
+                self.bad_fields += 1
+                self.problem = f"{self.path}: {in_short(came.error)}"
+                return self.plan.blank
         return [
             self._last_xid.get(uuid, NAN) if event == 0 else self._counts[uuid, event]
             for uuid, event in self._columns
@@ -135,9 +139,6 @@ class GpuEvents:
             self._counts[uuid, event] += 1
             if event == XID:
                 self._last_xid[uuid] = data if data <= LAST_XID.high else NAN
-        if came.error is not None:
-            self.bad_fields += 1
-            self.problem = f"{self.path}: {in_short(came.error)}"
 
 
 class _Register:
@@ -182,7 +183,7 @@ class _Drain:
                 uuid = as_text(nvml.nvmlDeviceGetUUID(event.device))
                 came.events.append((uuid, int(event.eventType), int(event.eventData)))
         except Exception as e:
-            if code_of(e) != TIMEOUT and not is_absent(e):
+            if code_of(e) != TIMEOUT:
                 came.error = e
         return came
 
