@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from rich.console import Console
@@ -18,8 +18,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from deploy.wording import count_of, date_time, duration, printable
 from schemas.errors import RevealError
 from schemas.flags import UserError
-from streams.importing.parts import Read, same_host
-from streams.importing.recordings import Written, free_paths, write_host
+
+if TYPE_CHECKING:
+    from streams.importing.parts import Read
+    from streams.importing.recordings import Written
 
 MEGABYTE = 1e6
 
@@ -118,6 +120,10 @@ def nvidia_smi(files: Sequence[Path], host: str, columns: str, **options: Any) -
 def _convert(
     sources: Sequence[Source], out: Path, interval_ms: int | None, *, force: bool, as_json: bool
 ) -> None:
+    # numba takes a moment to import; --help and a wrong flag do not wait.
+    from streams.importing.parts import same_host
+    from streams.importing.recordings import free_paths, write_host
+
     hosts = dict.fromkeys(host for source in sources for host in source.hosts)
     # Who has to say --force learns it before anything is read.
     paths = free_paths(out, list(hosts), force=force)
@@ -165,6 +171,7 @@ def _written_line(done: Written) -> str:
     left_out = _listed(
         (done.missing, "columns without a value"),
         (done.named_twice, "columns named twice"),
+        (done.empty_rows, "rows without a value"),
         (moved.duplicates, "rows of a tick that was there"),
         (moved.too_large, "cells too large"),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,8 +33,9 @@ class Written:
     """What one host's recording holds, and what was left out of it.
 
     `missing`, `named_twice` are columns that were left out; `zero` and `totals` are columns that
-    hold nothing but zeros, and running totals that became rates. `missing_ticks` are the ticks in
-    the `gaps` between the first and the last.
+    hold nothing but zeros, and running totals that became rates. `empty_rows` are rows in which
+    this host has no value: it was not there. `missing_ticks` are the ticks in the `gaps` between
+    the first and the last.
     """
 
     host: str
@@ -50,6 +51,7 @@ class Written:
     named_twice: int = 0
     zero: int = 0
     totals: int = 0
+    empty_rows: int = 0
     gaps: int = 0
     missing_ticks: int = 0
     moved: Moved = field(default_factory=Moved)
@@ -88,7 +90,6 @@ def write_host(
     *,
     wanted_ms: int | None = None,
     force: bool = False,
-    on_rows: Callable[[int], None] = lambda _: None,
 ) -> Written:
     """Write a host's recording.
 
@@ -98,8 +99,6 @@ def write_host(
         All of it.
     wanted_ms
         The sampling interval, where it is not that of the rows.
-    on_rows
-        Called with the number of rows that have been written.
 
     Raises
     ------
@@ -119,15 +118,23 @@ def write_host(
         raise InvalidImport(f"{parts[0].where}: {what}")
     fingerprint = layout_fingerprint(channels, done.interval_us)
     layout = Layout(host, fingerprint, VERSION, "", done.interval_us, tuple(channels))
-    _describe(done, ticks)
     done.named_twice = sum(part.named_twice for part in parts)
     with ContainerWriter(path, force=force) as writer:
         writer.add(Layout, encode(layout))
-        for seq, (stamps, values) in enumerate(_records(layout, ticks, tracks, places)):
+        seq = 0
+        for stamps, values in _records(layout, ticks, tracks, places):
+            there = np.asarray(~np.isnan(values)).any(axis=0)
+            if not there.all():
+                stamps, values = stamps[there], np.ascontiguousarray(values[:, there])
+            done.empty_rows += there.size - len(stamps)
+            if not len(stamps):
+                continue
             record = Telemetry(host, fingerprint, seq, done.interval_us, stamps, values)
             writer.add(Telemetry, encode(record))
-            done.rows += len(stamps)
-            on_rows(done.rows)
+            seq += 1
+            _count(done, stamps)
+        if not done.rows:
+            raise InvalidImport(f"{parts[0].where}: no row of {host!r} has a value")
     for track in tracks:
         done.moved.duplicates += track.moved.duplicates
         done.moved.out_of_order += track.moved.out_of_order
@@ -178,12 +185,14 @@ def _side_by_side(done: Written, tracks: Sequence[Track]) -> tuple[list[Longs], 
     return places, channels
 
 
-def _describe(done: Written, ticks: Longs) -> None:
-    steps = np.diff(ticks)
-    done.gaps = int((steps > 1).sum())
-    done.missing_ticks = int(ticks[-1] - ticks[0] + 1 - len(ticks))
-    done.first_us = int(ticks[0]) * done.interval_us
-    done.last_us = int(ticks[-1]) * done.interval_us
+def _count(done: Written, stamps: Longs) -> None:
+    """Take a record's times into account."""
+    steps = np.diff(stamps, prepend=done.last_us if done.rows else stamps[0]) // done.interval_us
+    done.gaps += int((steps > 1).sum())
+    done.missing_ticks += int((steps[steps > 1] - 1).sum())
+    done.first_us = done.first_us if done.rows else int(stamps[0])
+    done.last_us = int(stamps[-1])
+    done.rows += len(stamps)
 
 
 def _records(

@@ -116,12 +116,14 @@ def test_a_cell_that_is_neither_is_counted() -> None:
 
 
 def test_words_in_a_column_of_words_are_no_numbers_that_went_wrong(tmp_path: Path) -> None:
-    lines = ["timestamp, index, compute_mode, fan.speed [%]"]
-    lines += [f"{date(i)}, 0, Default, {'broken' if i in (3, 4) else f'{i} %'}" for i in range(9)]
+    lines = ["timestamp, index, compute_mode, temperature.gpu, fan.speed [%]"]
+    lines += [
+        f"{date(i)}, 0, Default, 40, {'broken' if i in (3, 4) else f'{i} %'}" for i in range(9)
+    ]
     read = GpuLog(log(tmp_path / "x.csv", *lines)).read(tmp_path)
     assert (read.lost.bad_cells, read.lost.first) == (2, {"bad_cells": 5})
     ((done, host),) = written([read], tmp_path).values()
-    assert host.labels == ["gpu.fan[0]"]
+    assert host.labels == ["gpu.temperature[0]", "gpu.fan[0]"]
     assert np.flatnonzero(np.isnan(host.of("gpu.fan[0]"))).tolist() == [3, 4]
     assert done.missing == 1
 

@@ -110,6 +110,20 @@ def test_columns_without_a_value_leave_and_zeros_stay(tmp_path: Path) -> None:
     np.testing.assert_equal(host.of("net.rx_bytes[ib0]"), expected)
 
 
+def test_a_host_that_has_no_value_in_a_row_was_not_there(tmp_path: Path) -> None:
+    names = ["Perf:IPC.a[-]", "Perf:IPC.b[-]", "Memory:MemFree.b[kB]"]
+    there = [*range(5, 12), *range(25, 31)]
+    rows = [(seconds(i), i, *((i, 1) if i in there else ("", "nan"))) for i in range(40)]
+    found = convert(files.table(tmp_path / "t.csv", names, rows))
+    (a, all_of_it), (b, part) = found.values()
+    assert all_of_it.ticks == list(range(40))
+    assert (a.empty_rows, a.gaps, a.missing_ticks) == (0, 0, 0)
+    assert part.ticks == there
+    assert part.of("perf.ipc") == there
+    assert (b.rows, b.empty_rows, b.gaps, b.missing_ticks) == (13, 27, 1, 13)
+    assert (b.first_us, b.last_us) == (START_US + 500_000, START_US + 3_000_000)
+
+
 def test_cells_that_are_no_number_are_nan_and_counted_with_their_line(tmp_path: Path) -> None:
     rows: list[tuple[object, ...]] = [(seconds(i), i, 1, 1, 1) for i in range(12)]
     rows[4] = (seconds(4), "oops", 1, "inf", 1)
@@ -183,10 +197,10 @@ def test_a_total_becomes_a_rate_and_what_is_per_sample_too(tmp_path: Path) -> No
 
 
 def test_a_total_that_is_reset_or_missing_is_a_gap(tmp_path: Path) -> None:
-    names = ["GPU: ecc.errors.corrected.volatile.dram.0.n1[count]"]
+    names = ["GPU: ecc.errors.corrected.volatile.dram.0.n1[count]", "Perf:IPC.n1[-]"]
     counts = [5, 5, 7, 0, 1, "", 4, 4, 4, 4]
     done, host = one(
-        files.table(tmp_path / "t.csv", names, [(seconds(i), n) for i, n in enumerate(counts)])
+        files.table(tmp_path / "t.csv", names, [(seconds(i), n, 1) for i, n in enumerate(counts)])
     )
     nan = math.nan
     expected = [nan, 0, 20, nan, 10, nan, nan, 0, 0, 0]
@@ -301,6 +315,10 @@ def test_blocks_and_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         (b"t,Perf:IPC.n1[-]\n\nx,1\n", "t.csv line 3 begins with 'x', which is no time"),
         (b"t,Perf:IPC.n1[-]\n1700000000,1\n", "t.csv: one row, or one time, tells no interval"),
         (b"t,Perf:IPC.n1[-]\n1700000000,\n1700000001,\n", "t.csv: 'n1' has no value"),
+        (
+            b"t,GPU: ecc.errors.corrected.volatile.total.0.n1[count]\n1700000000,1\n1700000001,\n",
+            "t.csv: no row of 'n1' has a value",
+        ),
         (b"\x1f\x8b\x08\0", "t.csv is compressed by gzip: unpack it"),
         (b"PK\x03\x04", "t.csv is a zip archive"),
         (b"Obj\x01", "t.csv is an Avro file"),
