@@ -51,6 +51,9 @@ REQUESTS = {"req_waittime": "await", "req_active": "in_flight"}
 were under way when one was sent. Nothing is known of them while none is sent."""
 
 _UNITS = {"usec": ("ms", 1e-3), "usecs": ("ms", 1e-3), "reqs": ("requests", 1.0)}
+_DEVICE = re.compile(
+    r"([\w-]+?(?:-(?:OST|MDT)[0-9a-f]{4})?)(?:-(?:osc|mdc))?-[0-9a-f]{8,16}", re.ASCII
+)
 _COUNT, _SUM = 1, 6
 """Places of a line's count and of its sum."""
 
@@ -186,7 +189,7 @@ def device_name(directory: str) -> str:
     ``scratch-ffff8803f1d8a000`` is about ``scratch``, and
     ``scratch-OST0003-osc-ffff8803f1d8a000`` about ``scratch-OST0003``.
     """
-    named = re.fullmatch(r"(\w+(?:-(?:OST|MDT)[0-9a-f]{4})?)(?:-(?:osc|mdc))?-[0-9a-f]+", directory)
+    named = _DEVICE.fullmatch(directory)
     return named[1] if named else ""
 
 
