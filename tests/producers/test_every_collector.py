@@ -277,6 +277,9 @@ ONE_NUMBER = {
         {"softirq.net_rx", "softirq.core[cpu0]", "softirq.imbalance", "softirq.net_rx_imbalance"},
     ),
     "proc/stat": (rb"28226802", {"cpu.context_switches"}),
+    "proc/sys/fs/dentry-state": (rb"560229", {"files.unused_dentries"}),
+    "proc/sys/fs/file-nr": (rb"4047", {"files.open"}),
+    "proc/sys/fs/inode-nr": (rb"531931", {"files.inodes"}),
     "proc/vmstat": (rb"(?<=pgfault )\d+", {"vmstat.pgfault"}),
 }
 
