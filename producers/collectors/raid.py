@@ -1,8 +1,7 @@
 """Software RAID: /sys/block/md*/md.
 
 Kernel: Documentation/admin-guide/md.rst. An array that lost disks goes on, slower, and one that
-gets a new one reads all others for hours. /proc/mdstat is not read: it waits for an array that is
-stuck.
+gets a new one reads all others for hours. /proc/mdstat says the same in prose, and is not read.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from producers.collectors.raid import number
 from tests.producers.archives import archive
-from tests.producers.kernel import Host
+from tests.producers.kernel import FIRST, SECOND, Host
 
 S = 10**9
 COUNTED = 17
@@ -210,3 +211,75 @@ def test_times_wrap_in_32_bits() -> None:
     assert values["disk.busy[sda]"] == 50
     values = read(host, disk("sda", 20, busy_ms=0 + 300))
     assert values["disk.busy[sda]"] == 80
+
+
+@pytest.mark.parametrize("machine", ["node_exporter/sys", "procfs"])
+def test_arrays_of_other_machines(machine: str) -> None:
+    files = archive(machine)
+    values = Host("raid").read(files)
+    expected = {}
+    for path, text in files.items():
+        found = re.fullmatch(r"sys/block/(md\d+)/md/(degraded|sync_action)", path)
+        if found and found[2] == "degraded":
+            expected[f"raid.degraded[{found[1]}]"] = float(text)
+        elif found:
+            expected[f"raid.syncing[{found[1]}]"] = float(text != b"idle\n")
+    assert values == expected
+    lacking = {label for label, value in values.items() if "degraded" in label and value}
+    assert lacking == {"raid.degraded[md5]", "raid.degraded[md6]"}
+    assert values["raid.syncing[md6]"] == 1  # recover
+    assert values["raid.syncing[md5]"] == 0
+    assert "raid.degraded[md0]" not in values  # without redundancy there is no such state
+
+
+def test_arrays_of_this_recording() -> None:
+    host = Host("raid")
+    host.reader.files = FIRST
+    host.group.collect(S, whole=True)
+    host.reader.files = SECOND
+    values = host.group.collect(2 * S, whole=True).tolist()
+    assert dict(zip([c.label for c in host.group.channels], values, strict=True)) == {
+        "raid.degraded[md0]": 0,
+        "raid.syncing[md0]": 0,
+        "raid.mismatches[md0]": 0,
+        "raid.errors[md0/sda1]": 0,
+        "raid.errors[md0/sdb1]": 1,
+        "raid.degraded[md127]": 1,
+        "raid.syncing[md127]": 1,
+        "raid.mismatches[md127]": 0,
+        "raid.errors[md127/sda1]": 0,
+        "raid.errors[md127/sdb1]": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((b"idle\n", 0), (b"frozen\n", 0), (b"resync\n", 1), (b"recover\n", 1)),
+        *((b"check\n", 1), (b"repair\n", 1), (b"reshape\n", 1), (b"17\n", 17)),
+    ],
+)
+def test_words_of_an_array(text: bytes, expected: float) -> None:
+    assert number(text) == expected
+
+
+@pytest.mark.parametrize("text", [b"", b"none\n", b"11 (10)\n", b"Recover\n"])
+def test_other_words_are_no_number(text: bytes) -> None:
+    with pytest.raises(ValueError, match="is no number"):
+        number(text)
+
+
+def test_files_of_another_machine() -> None:
+    files = archive("node_exporter/proc")
+    assert files["proc/sys/fs/file-nr"].split()[0] == b"1024"
+    assert Host("files").read(files) == {"files.open": 1024}
+
+
+def test_files_of_this_recording() -> None:
+    assert Host("files").twice() == {
+        "files.open": 4047,
+        "files.inodes": 531931,
+        "files.free_inodes": 4,
+        "files.dentries": 576547,
+        "files.unused_dentries": 560229,
+    }
