@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from producers.collectors.gpu.devices import Device
 from producers.collectors.gpu.nvml import Nvml
-from producers.collectors.gpu.session import Device, Session
+from producers.collectors.gpu.session import Session
 from producers.collectors.gpu.source import PERCENT_MOST, Call, GpuSource, Number
 from producers.source import SECOND_NS, Collector
 

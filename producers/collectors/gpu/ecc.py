@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from producers.collectors.gpu.devices import Device
 from producers.collectors.gpu.fields import field_call
 from producers.collectors.gpu.nvml import Nvml
-from producers.collectors.gpu.session import Device, Session
+from producers.collectors.gpu.session import Session
 from producers.collectors.gpu.source import Call, Find, GpuSource, Number, single
 from producers.source import SECOND_NS, TEN_SECONDS_NS, Collector
 

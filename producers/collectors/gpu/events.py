@@ -11,14 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from producers.collectors.gpu.devices import Device, as_text
 from producers.collectors.gpu.nvml import TIMEOUT, Nvml, code_of, in_short, is_absent
 from producers.collectors.gpu.pace import Pace
-from producers.collectors.gpu.session import (
-    Device,
-    Session,
-    Visit,
-    as_text,
-)
+from producers.collectors.gpu.session import Session, Visit
 from producers.collectors.gpu.source import REMEDY, Number, make_plan
 from producers.reading import Reader
 from producers.source import Collector, Plan

@@ -12,8 +12,9 @@ import math
 import struct
 from collections.abc import Iterable, Sequence
 
+from producers.collectors.gpu.devices import Device
 from producers.collectors.gpu.nvml import Nvml
-from producers.collectors.gpu.session import Device, Session
+from producers.collectors.gpu.session import Session
 from producers.collectors.gpu.source import MIB, NAN, Call, GpuSource, Number
 from producers.source import Collector
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from producers.collectors.gpu.devices import Device
 from producers.collectors.gpu.nvml import Nvml, is_absent
-from producers.collectors.gpu.session import Device, Session
+from producers.collectors.gpu.session import Session
 from producers.collectors.gpu.source import Call, GpuSource, Number
 from producers.source import SECOND_NS, Collector
 

@@ -16,9 +16,7 @@ a GPU appears or vanishes   /proc/driver/nvidia/gpus or NVML's count differs: NV
 MIG devices appear, vanish  `Session.devices` is another tuple, and so every source looks anew
 =========================== ======================================================================
 
-Calls: nvmlInit_v2, nvmlShutdown, nvmlDeviceGetCount_v2, nvmlDeviceGetHandleByIndex_v2,
-nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetMigMode, nvmlDeviceGetMaxMigDeviceCount,
-nvmlDeviceGetMigDeviceHandleByIndex, nvmlDeviceGetGpuInstanceId.
+Calls: nvmlInit_v2, nvmlShutdown, and those of `producers.collectors.gpu.devices`.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from producers.collectors.gpu.devices import Device, Found, find_devices
 from producers.collectors.gpu.lanes import Job, Lanes, Threads
 from producers.collectors.gpu.nvml import Nvml, in_short, load
 from producers.reading import Reader
@@ -65,46 +64,12 @@ class Patience:
     start: float = 3.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Device:
-    """A GPU, or a MIG device in it.
-
-    Attributes
-    ----------
-    label
-        The device of its channels: ``GPU-<uuid>``, ``GPU-<uuid>/MIG-<uuid>``.
-    uuid
-        Of the GPU; the same for all MIG devices in it.
-    bus_id
-        Of the GPU, as the kernel writes it: ``0000:3b:00.0``.
-    handle, gpu
-        NVML's handles of the device and of its GPU.
-    instance
-        Number of the GPU instance that a MIG device is in; None for a whole GPU.
-    """
-
-    label: str
-    uuid: str
-    bus_id: str
-    handle: Any
-    gpu: Any
-    instance: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Visit(Generic[T]):
     """What is to be asked of one GPU. `ask` must raise nothing."""
 
     uuid: str
     ask: Callable[[], T]
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    nvml: Nvml
-    count: int
-    devices: tuple[Device, ...]
-    unreachable: int
 
 
 class Session:
@@ -150,7 +115,7 @@ class Session:
         self._used: Nvml | None = None  # started once, so to be shut down before the next start
         self._count = 0
         self._bus_ids: object = None
-        self._out: Job[_Found] | None = None
+        self._out: Job[Found] | None = None
         self._out_is_start = False
         self._lost: set[str] = set()
         self._stuck: dict[str, Job[Any]] = {}
@@ -244,15 +209,15 @@ class Session:
     def _ask(self, mono_ns: int, *, start: bool, patience_s: float) -> None:
         load, used = self._load, self._used
 
-        def find() -> _Found:
+        def find() -> Found:
             if not start and used is not None:
-                return _find(used)
+                return find_devices(used)
             if used is not None:
                 with contextlib.suppress(Exception):
                     used.nvmlShutdown()
             nvml = load()
             nvml.nvmlInit()
-            return _find(nvml)
+            return find_devices(nvml)
 
         self._out, self._out_is_start = Job((find,)), start
         if self._lanes.run(self._out, patience_s):
@@ -261,7 +226,7 @@ class Session:
             self._nvml = None
             self.problem = "NVML takes long to start"
 
-    def _take(self, job: Job[_Found], mono_ns: int) -> None:
+    def _take(self, job: Job[Found], mono_ns: int) -> None:
         """Go on with what a start or a look found."""
         self._out = None
         if job.error is not None:
@@ -293,7 +258,7 @@ class Session:
         if self._retry_ns is None and (found.unreachable or not devices):
             self._retry_later(mono_ns)
 
-    def _unreachable(self, found: _Found) -> Iterable[Device]:
+    def _unreachable(self, found: Found) -> Iterable[Device]:
         """Return devices of before whose GPU is counted, but cannot be reached now."""
         here = {device.uuid for device in found.devices}
         missing = [device for device in self.devices if device.uuid not in here]
@@ -303,50 +268,3 @@ class Session:
     def _retry_later(self, mono_ns: int) -> None:
         self._retry_ns = mono_ns + min(RETRY_NS << min(self._tries, 10), RETRY_MOST_NS)
         self._tries += 1
-
-
-def _find(nvml: Nvml) -> _Found:
-    """Return the devices that can be reached now."""
-    count = nvml.nvmlDeviceGetCount()
-    devices: list[Device] = []
-    unreachable = 0
-    for index in range(count):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = as_text(nvml.nvmlDeviceGetUUID(handle))
-            bus_id = kernel_bus_id(as_text(nvml.nvmlDeviceGetPciInfo(handle).busId))
-        except Exception:
-            unreachable += 1
-            continue
-        if any(device.uuid == uuid for device in devices):
-            continue  # two of one name could not be told apart
-        devices.append(Device(uuid, uuid, bus_id, handle, handle))
-        devices += _mig_devices(nvml, uuid, bus_id, handle)
-    return _Found(nvml, count, tuple(devices), unreachable)
-
-
-def _mig_devices(nvml: Nvml, uuid: str, bus_id: str, handle: Any) -> Iterable[Device]:
-    try:
-        current = nvml.nvmlDeviceGetMigMode(handle)[0]
-        most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if current else 0
-    except Exception:
-        return  # it is no such GPU
-    for index in range(most):
-        try:
-            mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            label = f"{uuid}/{as_text(nvml.nvmlDeviceGetUUID(mig))}"
-            instance = nvml.nvmlDeviceGetGpuInstanceId(mig)
-        except Exception:  # noqa: S112  # places without a device: NVMLError_NotFound
-            continue
-        yield Device(label, uuid, bus_id, mig, handle, instance)
-
-
-def kernel_bus_id(bus_id: str) -> str:
-    """Return ``0000:3b:00.0`` for NVML's ``00000000:3B:00.0``."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{domain[-4:] if domain[:-4].strip('0') == '' else domain}:{rest}"
-
-
-def as_text(value: str | bytes) -> str:
-    """Return a name as text: which of the two `pynvml` gives depends on its version."""
-    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)

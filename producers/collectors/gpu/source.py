@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 from operator import ge, le
 from typing import Any, TypeAlias
 
+from producers.collectors.gpu.devices import Device
 from producers.collectors.gpu.lanes import Job
 from producers.collectors.gpu.nvml import Nvml, in_short, is_absent, is_lost
 from producers.collectors.gpu.pace import Pace
-from producers.collectors.gpu.session import Device, Session, Visit
+from producers.collectors.gpu.session import Session, Visit
 from producers.reading import Reader
 from producers.source import EVERY_TICK, SECOND_NS, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
