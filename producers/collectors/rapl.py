@@ -66,7 +66,8 @@ def _top(name: str) -> tuple[str, str]:
     >>> _top("package-1"), _top("psys"), _top("package-0-die-1")
     (('package', 'package-1'), ('psys', ''), ('package', 'package-0-die-1'))
     """
-    return ("package", name) if name.startswith("package") else (snake_case(name), "")
+    kind = snake_case(name)
+    return ("package", name) if kind.startswith("package") else (kind, "")
 
 
 def _channel(kind: str, device: str) -> Channel:

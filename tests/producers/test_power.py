@@ -96,6 +96,15 @@ def test_energy_wraps_at_its_range() -> None:
     assert seen[1:] == pytest.approx([100] * (len(seen) - 1))
 
 
+def test_a_domain_with_an_odd_name_is_no_sum_of_packages() -> None:
+    host = Host("rapl")
+    host.read(domains(_0=("-package", 0), _1=("package-1", 0), _2=("??", 0)), SECOND_NS)
+    values = host.read(domains(_0=("-package", 5_000_000), _1=("package-1", 0)), SECOND_NS)
+    assert values["rapl.package[-package]"] == values["rapl.package"] == 5
+    assert set(values) == {"rapl.package[-package]", "rapl.package[package-1]", "rapl.package"}
+    assert not any("Error" in r for s in host.group.stats.values() for r in s.failures)
+
+
 def test_only_root_may_read_it() -> None:
     """Then there is a name and no energy: no channel, and the reason."""
     files = {p: t for p, t in domains(_0=("package-0", 5)).items() if "energy_uj" not in p}
