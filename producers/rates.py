@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,8 +60,36 @@ OVERFLOW = 2.0**63
 _SECOND_NS = 1e9
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Some of the fields, in the order of a reading of them.
+
+    Attributes
+    ----------
+    fields
+        Their places in `fields`; an empty reading has none.
+    counters, levels
+        Places in the reading.
+    state
+        Places of the counters among all counters.
+    scale, level_scale, modulus
+        Of the counters and levels.
+    """
+
+    fields: NDArray[np.intp]
+    counters: NDArray[np.intp]
+    levels: NDArray[np.intp]
+    state: NDArray[np.intp]
+    scale: Doubles
+    level_scale: Doubles
+    modulus: Doubles
+
+
 class Rates:
     """State of the counters of one host.
+
+    A reading need not have all fields: `view` says which, and each counter's rate is over the time
+    since its own last good reading.
 
     Attributes
     ----------
@@ -77,14 +106,8 @@ class Rates:
     def __init__(self, fields: Sequence[Field] = ()) -> None:
         self._fields: tuple[Field, ...] = ()
         self._place: dict[str, int] = {}  # of a counter among the counters
-        self._last: Doubles = np.empty(0)
-        self._seen: NDArray[np.int64] = np.empty(0, np.int64)
-        self._below: NDArray[np.int64] = np.empty(0, np.int64)
-        self._peak: Doubles = np.empty(0)
-        self._low: Doubles = np.empty(0)  # a drop that the next reading has to confirm, or NaN
-        self._low_seen: NDArray[np.int64] = np.empty(0, np.int64)
+        self._state = _State(0)
         self._at = -1
-        self._even = False  # every counter had a good reading at `_at`
         self.events: Counter[str] = Counter()
         self.rejected: NDArray[np.intp] = np.empty(0, np.intp)
         self.longer: NDArray[np.intp] = np.empty(0, np.intp)
@@ -92,48 +115,32 @@ class Rates:
 
     def relayout(self, fields: Sequence[Field]) -> None:
         """Take other fields. Those whose keys were there before keep their history."""
-        self._note_times()
-        old = self._place
-        kept = (self._last, self._seen, self._below, self._peak, self._low, self._low_seen)
+        old, before = self._place, self._state
         self._fields = tuple(fields)
         counters = [i for i, f in enumerate(self._fields) if f.counter]
-        levels = [i for i, f in enumerate(self._fields) if not f.counter]
-        self._counters = np.array(counters, np.intp)
-        self._levels = np.array(levels, np.intp)
-        self._scale = np.array([self._fields[i].scale for i in counters], np.float64)
-        self._level_scale = np.array([self._fields[i].scale for i in levels], np.float64)
-        self._modulus = np.array([self._fields[i].modulus for i in counters], np.float64)
-        n = len(counters)
-        self._last = np.full(n, np.nan)
-        self._seen = np.zeros(n, np.int64)
-        self._below = np.zeros(n, np.int64)
-        self._peak = np.zeros(n)
-        self._low = np.full(n, np.nan)
-        self._low_seen = np.zeros(n, np.int64)
         self._place = {self._fields[i].key: place for place, i in enumerate(counters)}
+        self._state = _State(len(counters))
         both = [(old[key], place) for key, place in self._place.items() if key in old]
         if both:
-            was, now = np.array(both, np.intp).T
-            fresh = (self._last, self._seen, self._below, self._peak, self._low, self._low_seen)
-            for new, before in zip(fresh, kept, strict=True):
-                new[now] = before[was]
-        self._even = False
+            self._state.take(before, *np.array(both, np.intp).T)
+        self._whole = self.view(np.arange(len(self._fields)))
 
-    def part(self, fields: Sequence[Field], place: slice) -> Rates:
-        """Return the state of some fields as one of its own; `place` is where they are here.
+    def view(self, places: NDArray[np.intp]) -> View:
+        """Return what a reading of some fields needs; good until the next `relayout`."""
+        chosen = [self._fields[i] for i in places]
+        counters = [i for i, f in enumerate(chosen) if f.counter]
+        levels = [i for i, f in enumerate(chosen) if not f.counter]
+        return View(
+            fields=places,
+            counters=np.array(counters, np.intp),
+            levels=np.array(levels, np.intp),
+            state=np.array([self._place[chosen[i].key] for i in counters], np.intp),
+            scale=np.array([chosen[i].scale for i in counters], np.float64),
+            level_scale=np.array([chosen[i].scale for i in levels], np.float64),
+            modulus=np.array([chosen[i].modulus for i in counters], np.float64),
+        )
 
-        Only their names may differ from those that they have here.
-        """
-        self._note_times()
-        other = Rates(fields)
-        mine = (self._counters >= place.start) & (self._counters < place.stop)
-        for name in ("_last", "_seen", "_below", "_peak", "_low", "_low_seen"):
-            getattr(other, name)[:] = getattr(self, name)[mine]
-        other._at = self._at
-        other.events = self.events
-        return other
-
-    def update(self, values: Doubles, mono_ns: int) -> Doubles:
+    def update(self, values: Doubles, mono_ns: int, view: View | None = None) -> Doubles:
         """Return levels and rates, each times its scale; NaN where unknown.
 
         Parameters
@@ -143,103 +150,161 @@ class Rates:
         mono_ns
             When, on the monotonic clock, nanoseconds. The same time again gives NaN for every rate
             and changes nothing; an earlier one is another boot, and everything starts anew.
+        view
+            Which fields were read; all by default.
         """
+        v = self._whole if view is None else view
         out = np.empty(len(values))
         if self.rejected.size:
             self.rejected = np.empty(0, np.intp)
         if self.longer.size:
             self.longer = np.empty(0, np.intp)
-        level = values[self._levels]
+        level = values[v.levels]
         if level.size and not (level.min() > -OVERFLOW and level.max() < OVERFLOW):
             wrong = np.abs(level) >= OVERFLOW
-            self._reject(self._levels[wrong])
+            self._reject(v.fields[v.levels[wrong]])
             level[wrong] = np.nan
-        out[self._levels] = level * self._level_scale
-        now = values[self._counters]
+        out[v.levels] = level * v.level_scale
         if mono_ns == self._at:
-            out[self._counters] = np.nan
+            out[v.counters] = np.nan
             return out
         if mono_ns < self._at:
-            self._last[:] = np.nan
-            self._low[:] = np.nan
-            self._even = False
-        rate = self._steady(now, mono_ns)
-        if rate is None:
-            rate = self._careful(now, mono_ns)
+            self._state.forget()
         self._at = mono_ns
-        out[self._counters] = rate * self._scale
+        if v.counters.size:
+            out[v.counters] = self._rates(values[v.counters], mono_ns, v) * v.scale
         return out
 
-    def _steady(self, now: Doubles, mono_ns: int) -> Doubles | None:
-        """Return the rates when every counter was read before and grew since; else None."""
-        if not self._even or not now.size:
-            return None
-        delta: Doubles = now - self._last
+    def _rates(self, now: Doubles, mono_ns: int, v: View) -> Doubles:
+        """Return the rates: at once for counters that were read before and grew since."""
+        state, at = self._state, v.state
+        last, asked, good = state.last[at], state.asked[at], state.good[at]
+        delta = now - last
+        rate: Doubles = delta * (_SECOND_NS / (mono_ns - asked))
+        odd: NDArray[np.intp] | None = None
         # A NaN makes the comparison false.
-        if not (delta.min() >= 0 and now.max() < OVERFLOW):
-            return None
-        delta *= _SECOND_NS / (mono_ns - self._at)
-        np.maximum(self._peak, delta, out=self._peak)
-        self._last = now
-        return delta
+        if not (good.all() and delta.min() >= 0 and now.max() < OVERFLOW):
+            odd = np.flatnonzero(~(good & (delta >= 0) & (now < OVERFLOW)))
+            rate[odd] = 0.0
+        state.peak[at] = np.maximum(state.peak[at], rate)
+        state.last[at] = now
+        state.asked[at] = mono_ns
+        if odd is not None:
+            rate[odd] = self._careful(now[odd], last[odd], asked[odd], mono_ns, v, odd)
+        return rate
 
-    def _careful(self, now: Doubles, mono_ns: int) -> Doubles:
-        self._note_times()
-        known = ~np.isnan(self._last)
+    def _careful(
+        self,
+        now: Doubles,
+        last: Doubles,
+        asked: NDArray[np.int64],
+        mono_ns: int,
+        v: View,
+        odd: NDArray[np.intp],
+    ) -> Doubles:
+        """Return the rates of those counters of a reading that cannot be had so simply.
+
+        `last` and `asked` are of before, and all their state is written here.
+        """
+        state, at = self._state, v.state[odd]
+        modulus = v.modulus[odd]
+        seen = np.where(state.good[at], asked, state.seen[at])
+        below, low, low_seen = state.below[at], state.low[at], state.low_seen[at]
+        peak = state.peak[at]
+        known = ~np.isnan(last)
         valid = (now >= 0) & (now < OVERFLOW)
         wrong = ~valid & ~np.isnan(now)
         if wrong.any():
-            self._reject(self._counters[wrong])
-        seconds = (mono_ns - self._seen) / _SECOND_NS
+            self._reject(v.fields[v.counters[odd[wrong]]])
+        seconds = (mono_ns - seen) / _SECOND_NS
         # Placeholders where a value is missing, so that no comparison meets a NaN.
         here = np.where(valid, now, 0.0)
-        there = np.where(known, self._last, 0.0)
+        there = np.where(known, last, 0.0)
         delta = here - there
         both = valid & known
         back = both & (delta < 0)
-        patient = back & (self._below < PATIENCE)
-        over = delta + self._modulus
+        patient = back & (below < PATIENCE)
+        over = delta + modulus
         # A zero comes first: were it taken for a wrap, the next good reading would be a spike.
         zero = patient & (here == 0)
-        wrap = back & ~zero & (self._modulus > 0) & (over >= 0)
-        wrap &= over <= WRAP_GROWTH * self._peak * seconds
+        wrap = back & ~zero & (modulus > 0) & (over >= 0)
+        wrap &= over <= WRAP_GROWTH * peak * seconds
         step = patient & ~wrap & ~zero
         step &= -delta <= np.maximum(STEP_BACK_COUNTS, STEP_BACK * there)
         grown = both & ~back
         drop = back & ~zero & ~wrap & ~step
-        reset = drop & (here >= np.where(np.isnan(self._low), np.inf, self._low))
+        reset = drop & (here >= np.where(np.isnan(low), np.inf, low))
 
         rate = np.full(len(now), np.nan)
         rate[grown] = delta[grown] / seconds[grown]
         rate[wrap] = over[wrap] / seconds[wrap]
-        since_low = (mono_ns - self._low_seen[reset]) / _SECOND_NS
-        rate[reset] = (here - self._low)[reset] / since_low
-        np.fmax(self._peak, rate, out=self._peak)
+        since_low = (mono_ns - low_seen[reset]) / _SECOND_NS
+        rate[reset] = (here - low)[reset] / since_low
+        state.peak[at] = np.fmax(peak, rate)
         rate[step] = 0.0
-        self.longer = self._counters[(grown | wrap) & (self._seen < self._at)]
+        self.longer = v.fields[v.counters[odd[(grown | wrap) & (seen < asked)]]]
 
         doubt = drop & ~reset & patient
         if back.any():
             self._count(zero=zero, wrap=wrap, step_back=step, reset=drop & ~doubt, wrong=doubt)
-        self._low = np.where(doubt, here, np.where(valid & ~zero, np.nan, self._low))
-        self._low_seen = np.where(doubt, mono_ns, self._low_seen)
+        state.low[at] = np.where(doubt, here, np.where(valid & ~zero, np.nan, low))
+        state.low_seen[at] = np.where(doubt, mono_ns, low_seen)
         wait = zero | step | doubt
         keep = wait | ~valid
-        self._last = np.where(keep, self._last, now)
+        state.last[at] = np.where(keep, last, now)
         # After a step back the value stays and time goes on: the growth that comes is the next
         # reading's alone. After a zero or a gap the next rate is the mean since the last good one.
-        self._seen = np.where(keep & ~step, self._seen, mono_ns)
-        self._below = np.where(wait, self._below + 1, np.where(valid, 0, self._below))
-        self._even = bool((self._seen == mono_ns).all() and not np.isnan(self._last).any())
+        state.seen[at] = np.where(keep & ~step, seen, mono_ns)
+        state.below[at] = np.where(wait, below + 1, np.where(valid, 0, below))
+        state.good[at] = ~keep
         return rate
-
-    def _note_times(self) -> None:
-        """Write down per counter what `_steady` knows of all."""
-        if self._even:
-            self._seen[:] = self._at
 
     def _count(self, **events: NDArray[np.bool_]) -> None:
         self.events.update({name: int(n) for name, at in events.items() if (n := at.sum())})
 
     def _reject(self, places: NDArray[np.intp]) -> None:
         self.rejected = np.concatenate((self.rejected, places))
+
+
+class _State:
+    """What is known of each counter, shape ``(counters,)``.
+
+    Attributes
+    ----------
+    last
+        The last good reading, NaN before the first.
+    asked
+        When the newest reading was, whatever it brought.
+    good
+        Whether it was good, and `last` is what it brought.
+    seen
+        When `last` was read, unless it is `good`: then that was when it was `asked`.
+    below
+        Readings running that were below `last`.
+    peak
+        The highest rate.
+    low, low_seen
+        A drop that the next reading has to confirm, NaN when there is none; and when that was.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.last = np.full(n, np.nan)
+        self.asked = np.full(n, -1, np.int64)
+        self.good = np.zeros(n, np.bool_)
+        self.seen = np.full(n, -1, np.int64)
+        self.below = np.zeros(n, np.int64)
+        self.peak = np.zeros(n)
+        self.low = np.full(n, np.nan)
+        self.low_seen = np.zeros(n, np.int64)
+
+    def take(self, other: _State, was: NDArray[np.intp], now: NDArray[np.intp]) -> None:
+        """Take over the history of some counters."""
+        for name, mine in vars(self).items():
+            mine[now] = vars(other)[name][was]
+
+    def forget(self) -> None:
+        """Begin anew: the machine did."""
+        self.last[:] = np.nan
+        self.low[:] = np.nan
+        self.good[:] = False
+        self.asked[:] = self.seen[:] = -1

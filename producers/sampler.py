@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.rates import Rates
+from producers.rates import Rates, View
 from producers.reading import Reader
 from producers.source import Collector, Derive, Doubles, Field, Plan, Source
 from schemas.records import Channel, Floats, Layout, layout_fingerprint
@@ -34,6 +34,8 @@ _NOT_READ = -1
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole part, are spread evenly, however many there are."""
 _PHASES_NS = 60 * 10**9
+_PASSES = 1000
+"""So many are remembered: of sources that are read once a second, ten of a hundred differ."""
 
 
 @dataclass(slots=True)
@@ -74,22 +76,37 @@ class Sample:
 class _Part:
     """A source in its group: its plan, and where its fields and channels are.
 
-    `rates` are the group's, in one pass with all others, until the source once has not its turn.
-    From then on it has its own, so that the pass need not tell whose reading is old. `phase_ns`
-    spreads those of one period over the ticks.
+    `phase_ns` spreads those of one period over the ticks. Its turn is from `turn_ns` up to
+    `next_ns`, when its period is `period_ns`.
     """
 
     source: Source
     stats: CollectorStats
     collector: str
-    rates: Rates
+    number: int
     phase_ns: int
-    turn: tuple[int, int] | None = None
+    period_ns: int = -1
+    turn_ns: int = 0
+    next_ns: int = 0
     read_ns: int = 0
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
     channels: slice = field(default_factory=lambda: slice(0, 0))
     bad_fields: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pass:
+    """What becomes of the numbers of sources that are read at once, in the order of reading.
+
+    `direct_from` are places in the reading, `direct_to` those of their channels. `derived` are the
+    sources that make channels themselves, and where their numbers are in the reading.
+    """
+
+    view: View
+    direct_from: NDArray[np.intp]
+    direct_to: NDArray[np.intp]
+    derived: tuple[tuple[_Part, Derive, slice], ...]
 
 
 class Group:
@@ -119,8 +136,9 @@ class Group:
         self.stats: dict[str, CollectorStats] = {}
         self._rates = Rates()
         self.events = self._rates.events
+        self._passes: dict[tuple[int, ...], _Pass] = {}
         self._collectors: list[tuple[CollectorStats, list[_Part]]] = []
-        phases = itertools.count(0, _GOLDEN)
+        numbers, phases = itertools.count(), itertools.count(0, _GOLDEN)
         for collector in collectors:
             if collector.name in self.stats:
                 raise ValueError(f"two collectors are called {collector.name}")
@@ -128,15 +146,10 @@ class Group:
             parts = []
             for source in collector.sources:
                 phase_ns = int(next(phases) % 1 * _PHASES_NS)
-                rates = Rates() if source.period_ns > tick_ns else self._rates
-                rates.events = self.events
-                parts.append(_Part(source, stats, collector.name, rates, phase_ns))
+                parts.append(_Part(source, stats, collector.name, next(numbers), phase_ns))
             self._collectors.append((stats, parts))
         self._parts = [part for _, parts in self._collectors for part in parts]
         self.channels: tuple[Channel, ...] = ()
-        self._direct_from = np.empty(0, np.intp)
-        self._direct_to = np.empty(0, np.intp)
-        self._derived: list[tuple[_Part, Derive]] = []
         self._at = _NOT_READ
         self._all: Doubles = np.empty(0)
         self._values: Floats = np.empty(0, np.float32)
@@ -150,7 +163,7 @@ class Group:
         if mono_ns == self._at:
             return self._values
         numbers: list[float] = []
-        apart: list[tuple[_Part, Sequence[float]]] = []
+        read: list[int] = []
         changed = False
         before = self._clock_ns()
         for stats, parts in self._collectors:
@@ -158,18 +171,12 @@ class Group:
             for part in parts:
                 if not (whole or self._is_due(part, mono_ns)):
                     oldest_ns = min(oldest_ns, part.read_ns)
-                    if part.rates is self._rates:
-                        part.rates = self._rates.part(part.plan.fields, part.fields)
-                        changed = True
                     continue
                 plan = part.plan
                 part.read_ns = mono_ns
-                read = self._read(part, mono_ns)
+                numbers += self._read(part, mono_ns)
+                read.append(part.number)
                 changed |= part.plan is not plan
-                if part.rates is self._rates:
-                    numbers += read
-                else:
-                    apart.append((part, read))
             after = self._clock_ns()
             stats.last_seconds = (after - before) / 1e9
             stats.seconds += stats.last_seconds
@@ -177,36 +184,68 @@ class Group:
             before = after
         if changed:
             self._rebuild()
-        levels = self._rates.update(_doubles(numbers), mono_ns)
-        if self._rates.rejected.size:
-            self._count_rejected()
-        values = self._all.copy()
-        values[self._direct_to] = levels[self._direct_from]
-        for part, derive in self._derived:
-            self._derive(part, derive, levels[part.fields], values)
-        if self._rates.longer.size:
-            for part, _ in self._derived:
-                _drop_mixed(part, self._rates.longer - part.fields.start, values)
-        for part, read in apart:
-            self._take_apart(part, read, mono_ns, values)
-        self._all = values
+        self._all = self._advance(self._pass(tuple(read)), numbers, mono_ns)
         self._values = self._all.astype(np.float32)
         self._values.flags.writeable = False
         self._at = mono_ns
         return self._values
 
     def _is_due(self, part: _Part, mono_ns: int) -> bool:
-        """Return whether a source's turn has come, and remember which turn that is."""
-        period, stretch = part.source.period_ns, part.stats.stretch
-        if stretch > 1:
-            period = max(period, self._tick_ns) * stretch
+        """Return whether a source's turn has come, and remember when the next one does."""
+        period = part.source.period_ns
+        if part.stats.stretch > 1:
+            period = max(period, self._tick_ns) * part.stats.stretch
         if period <= self._tick_ns:
             return True
+        if period == part.period_ns and part.turn_ns <= mono_ns < part.next_ns:
+            return False
         # A turn begins at multiples of the period, less the phase.
-        turn = period, (mono_ns + part.phase_ns) // period
-        due = turn != part.turn
-        part.turn = turn
-        return due
+        part.period_ns = period
+        part.turn_ns = mono_ns - (mono_ns + part.phase_ns) % period
+        part.next_ns = part.turn_ns + period
+        return True
+
+    def _pass(self, read: tuple[int, ...]) -> _Pass:
+        """Return what becomes of the numbers of these sources."""
+        found = self._passes.get(read)
+        if found is None:
+            if len(self._passes) == _PASSES:
+                self._passes.clear()
+            found = self._passes[read] = self._make_pass([self._parts[n] for n in read])
+        return found
+
+    def _make_pass(self, parts: Sequence[_Part]) -> _Pass:
+        places: list[int] = []
+        direct_from: list[int] = []
+        direct_to: list[int] = []
+        derived: list[tuple[_Part, Derive, slice]] = []
+        for part in parts:
+            plan, first, channel = part.plan, len(places), part.channels.start
+            places += range(part.fields.start, part.fields.stop)
+            direct_from += [first + i for i in plan.direct]
+            direct_to += range(channel, channel + len(plan.direct))
+            if plan.derive is not None:
+                derived.append((part, plan.derive, slice(first, len(places))))
+        return _Pass(
+            self._rates.view(np.array(places, np.intp)),
+            np.array(direct_from, np.intp),
+            np.array(direct_to, np.intp),
+            tuple(derived),
+        )
+
+    def _advance(self, done: _Pass, numbers: Sequence[float], mono_ns: int) -> Doubles:
+        """Return the values after a reading; those of sources that were not read stay."""
+        levels = self._rates.update(_doubles(numbers), mono_ns, done.view)
+        if self._rates.rejected.size:
+            self._count_rejected()
+        values = self._all.copy()
+        values[done.direct_to] = levels[done.direct_from]
+        for part, derive, place in done.derived:
+            self._derive(part, derive, levels[place], values)
+        if self._rates.longer.size:
+            for part, _, _ in done.derived:
+                _drop_mixed(part, self._rates.longer - part.fields.start, values)
+        return values
 
     def _read(self, part: _Part, mono_ns: int) -> Sequence[float]:
         source = part.source
@@ -237,18 +276,6 @@ class Group:
             hit = (self._rates.rejected >= at.start) & (self._rates.rejected < at.stop)
             part.stats.bad_fields += int(np.count_nonzero(hit))
 
-    def _take_apart(
-        self, part: _Part, read: Sequence[float], mono_ns: int, values: Doubles
-    ) -> None:
-        """Set the channels of a source that has its own rates."""
-        levels = part.rates.update(_doubles(read), mono_ns)
-        part.stats.bad_fields += part.rates.rejected.size
-        start, direct = part.channels.start, part.plan.direct
-        values[start : start + len(direct)] = levels[list(direct)]
-        if part.plan.derive is not None:
-            self._derive(part, part.plan.derive, levels, values)
-            _drop_mixed(part, part.rates.longer, values)
-
     def _derive(self, part: _Part, derive: Derive, levels: Doubles, values: Doubles) -> None:
         """Set the channels that a source makes of its levels and rates."""
         at = slice(part.channels.start + len(part.plan.direct), part.channels.stop)
@@ -262,35 +289,20 @@ class Group:
         """Lay fields and channels out anew. What was there before keeps its history."""
         fields: list[Field] = []
         channels: list[Channel] = []
-        direct_from: list[int] = []
-        direct_to: list[int] = []
         kept: list[tuple[slice, slice]] = []
         for part in self._parts:
             plan, was = part.plan, part.channels
-            first, at = len(fields), len(channels)
+            part.channels = slice(len(channels), len(channels) + len(plan.channels))
             channels += plan.channels
-            part.channels = slice(at, len(channels))
             if was.stop - was.start == len(plan.channels):
                 kept.append((part.channels, was))
-            if part.rates is not self._rates:
-                part.rates.relayout(plan.fields)
-                part.fields = slice(first, first)
-                continue
-            # Two files may use one key; the file's path tells them apart.
-            path = part.source.path
-            fields += (Field(f"{path} {f.key}", f.counter, f.scale, f.modulus) for f in plan.fields)
-            part.fields = slice(first, len(fields))
-            direct_from += [first + i for i in plan.direct]
-            direct_to += range(at, at + len(plan.direct))
+            part.fields = slice(len(fields), len(fields) + len(plan.fields))
+            # Two sources may use one key; the number tells them apart.
+            n = part.number
+            fields += (Field(f"{n} {f.key}", f.counter, f.scale, f.modulus) for f in plan.fields)
         self.channels = tuple(channels)
-        self._direct_from = np.array(direct_from, np.intp)
-        self._direct_to = np.array(direct_to, np.intp)
-        self._derived = [
-            (part, part.plan.derive)
-            for part in self._parts
-            if part.plan.derive is not None and part.rates is self._rates
-        ]
         self._rates.relayout(fields)
+        self._passes.clear()
         old = self._all
         self._all = np.full(len(channels), np.nan)
         for now, was in kept:

@@ -253,3 +253,39 @@ def test_what_happened_is_counted(
     for i, value in enumerate(readings, start=1):
         rates.update(np.array([value, 10.0 * i]), i * SECOND)
     assert +rates.events == events
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.none() | st.integers(0, 1000) | st.floats(allow_nan=True, allow_infinity=True),
+            min_size=4,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_readings_of_some_fields(rows: list[list[float | None]]) -> None:
+    """Whatever is read together with it or left out (None), each gives what it gives alone."""
+    fields = [counter("a"), counter("b", 2.0**32), Field("c", False), counter("d", 2.0**48, 0.1)]
+    together = Rates(fields)
+    alone = [Rates([f]) for f in fields]
+    for at, row in enumerate(rows, start=1):
+        here = [i for i, value in enumerate(row) if value is not None]
+        values = np.array([row[i] for i in here], np.float64)
+        with np.errstate(over="ignore"):
+            out = together.update(values, at * SECOND, together.view(np.array(here, np.intp)))
+            singles = [alone[i].update(values[[n]], at * SECOND)[0] for n, i in enumerate(here)]
+        np.testing.assert_array_equal(out, singles)
+        rejected = {i for i in here if alone[i].rejected.size}
+        longer = {i for i in here if alone[i].longer.size}
+        assert (set(together.rejected), set(together.longer)) == (rejected, longer)
+
+
+def test_a_step_back_is_forgotten_with_the_next_growth() -> None:
+    """However often a counter steps back, it is no reset as long as it goes on in between."""
+    readings = [1000.0]
+    for _ in range(2 * PATIENCE):
+        readings += [readings[-1] - 1, readings[-1] + 1]
+    assert not any(map(math.isnan, run(readings)[1:]))
