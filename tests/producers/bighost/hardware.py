@@ -14,6 +14,9 @@ def add(files: Files, size: Size) -> None:
     files.text("proc/sys/kernel/random/boot_id", BOOT_ID)
     files.text("proc/sys/kernel/random/entropy_avail", "256")
     files.add("proc/sys/fs/file-nr", "%d\t%d\t%d\n", level(9300), ZERO, fixed(2**40))
+    files.add("proc/sys/fs/inode-nr", "%d\t%d\n", level(2_400_000), level(310_000))
+    names = (level(2_900_000), level(2_600_000), fixed(45), ZERO, level(61_000), ZERO)
+    files.add("proc/sys/fs/dentry-state", "\t".join(["%d"] * 6) + "\n", *names)
     for bus_id in size.gpus:
         at = f"proc/driver/nvidia/gpus/{bus_id}/information"
         files.text(at, f"Model: \t\t NVIDIA H100 80GB HBM3\nBus Location: \t {bus_id}")

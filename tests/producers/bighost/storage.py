@@ -39,6 +39,14 @@ def add(files: Files, size: Size) -> None:
         files.text(f"{root}/state", "live")
         files.text(f"sys/block/{name}n1/queue/rotational", "0")
         files.one(f"sys/block/{name}n1/size", fixed(7_501_476_528))
+    for dm, name in enumerate(("vg0-root", "vg0-scratch")):
+        files.text(f"sys/block/dm-{dm}/dm/name", name)
+    array = "sys/block/md127/md"
+    files.text(f"{array}/sync_action", "idle")
+    files.one(f"{array}/degraded", ZERO)
+    files.one(f"{array}/mismatch_cnt", ZERO)
+    for name in size.nvme[:2]:
+        files.one(f"{array}/dev-{name}n1p1/errors", ZERO)
     _mountstats(files)
     files.add(
         "proc/net/rpc/nfs",
