@@ -12,22 +12,21 @@ from producers.parsing import Draft, TextFile
 from producers.source import SECOND_NS, Collector
 from schemas.records import Channel, Kind, Subsystem
 
-FILES: dict[str, tuple[tuple[int, str, str], ...]] = {
-    "file-nr": ((0, "open", "files"),),
-    "inode-nr": ((0, "inodes", "inodes"), (1, "free_inodes", "inodes")),
-    "dentry-state": ((0, "dentries", "dentries"), (1, "unused_dentries", "dentries")),
+FILES: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
+    "file-nr": (3, (("open", "files"),)),
+    "inode-nr": (2, (("inodes", "inodes"), ("free_inodes", "inodes"))),
+    "dentry-state": (6, (("dentries", "dentries"), ("unused_dentries", "dentries"))),
 }
-"""Places of the numbers that are taken, their metrics and units."""
+"""How many numbers there are, and the metrics and units of the first."""
 
 
-def plan(numbers: tuple[tuple[int, str, str], ...], text: str) -> Draft:
-    """Plan one of the files."""
+def plan(count: int, metrics: tuple[tuple[str, str], ...], text: str) -> Draft:
+    """Plan one of the files. Where a number is missing nobody can say which, so none is taken."""
     draft = Draft()
-    count = len(text.split())
-    for place, metric, unit in numbers:
-        if place < count:
+    if len(text.split()) == count:
+        for at, (metric, unit) in enumerate(metrics):
             channel = Channel(f"files.{metric}", "", Subsystem.STORAGE, unit, Kind.GAUGE)
-            draft.channel(place, channel)
+            draft.channel(at, channel)
     return draft
 
 
@@ -38,7 +37,7 @@ def collector() -> Collector:
         tuple(
             TextFile(
                 f"proc/sys/fs/{name}",
-                partial(plan, numbers),
+                partial(plan, *numbers),
                 period_ns=SECOND_NS,
                 remedy="Without it leaks of open files are seen only when none can be opened. "
                 "Mount the host's /proc and name it with --proc-root.",

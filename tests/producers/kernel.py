@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from producers.source import Collector
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernel"
 BETWEEN_NS = 999_989_867
 BETWEEN_S = BETWEEN_NS / 1e9
+MEANS = re.compile(r"await|lustre_target\.in_flight")
+"""Channels that are means of what happened since the reading before: unknown when nothing did."""
 
 
 def files(which: str) -> dict[str, bytes]:

@@ -20,7 +20,7 @@ from producers.sampler import Group
 from producers.source import Collector
 from schemas.records import Kind
 from tests.producers.archives import archive
-from tests.producers.kernel import FIRST, SECOND, Host
+from tests.producers.kernel import FIRST, MEANS, SECOND, Host
 
 SECOND_NS = 10**9
 NAMES = [make().name for make in ALL]
@@ -30,9 +30,6 @@ IN_TREES = sorted(p for p in FIRST if any(p.startswith(f"{tree}/") for tree in F
 NUMBERS_IN_TREES = [p for p in IN_TREES if re.fullmatch(rb"-?\d+\n?", FIRST[p])]
 NOT_RECORDED = {"proc/pressure/irq"}
 """What our recording's kernel does not have, and no other file stands for."""
-
-MEANS = re.compile(r"await|lustre_target\.in_flight")
-"""Channels that are unknown while nothing happens."""
 
 every_collector = pytest.mark.parametrize("make", ALL, ids=NAMES)
 every_file = pytest.mark.parametrize("path", RECORDED)

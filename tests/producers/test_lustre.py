@@ -27,7 +27,7 @@ BY_HAND = {
     "lustre.open[scratch]": 4 / BETWEEN_S,
     "lustre.open_await[scratch]": 0.35,
     "lustre.getattr_await[scratch]": 0.012,
-    "lustre.statfs[scratch]": 0,
+    "lustre.statfs[scratch]": 1 / BETWEEN_S,
     "lustre.reads[home]": 3 / BETWEEN_S,
     "lustre.read_bytes[home]": 3000 / BETWEEN_S,
     "lustre.open[home]": 2 / BETWEEN_S,
@@ -65,7 +65,15 @@ def test_what_has_no_time_has_no_mean_of_it() -> None:
         *("lustre.reads[home]", "lustre.read_bytes[home]"),
         *("lustre.open[home]", "lustre.getattr[home]"),
     }
-    assert math.isnan(values["lustre.statfs_await[scratch]"])  # nobody asked
+
+
+def test_what_nobody_asked_for_took_no_time() -> None:
+    host = Host("lustre")
+    host.read(FIRST)
+    host.read(SECOND)
+    values = host.read(SECOND)
+    assert values["lustre.statfs[scratch]"] == 0
+    assert math.isnan(values["lustre.statfs_await[scratch]"])
 
 
 def test_the_times_in_a_file_change_no_layout() -> None:

@@ -321,7 +321,7 @@ def test_two_hosts_share_a_group_that_reads_once() -> None:
     assert set(hosts[0].stats) == {"machine", "own"}
 
 
-OWN = ("proc/net", "proc/sys/net", "sys/class/net")
+OWN = ("proc/net", "proc/sys/net", "proc/1/", "sys/class/net")
 """What each network namespace has for itself."""
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from producers.collectors import ALL
 from schemas.records import Kind
-from tests.producers.kernel import FIRST, SECOND, Host
+from tests.producers.kernel import FIRST, MEANS, SECOND, Host
 
 PATHS = sorted(p for p in SECOND if p in {s.path for made in ALL for s in made().sources})
 NUMBER = re.compile(rb"(?<![\w.:-])\d+(?![\w.:-])")
@@ -30,12 +30,8 @@ def run(readings: list[dict[str, bytes]]) -> tuple[Host, list[dict[str, float]]]
 
 CLEAN_HOST, CLEAN = run(READINGS)
 KINDS = {c.label: c.kind for c in CLEAN_HOST.group.channels}
-DERIVED_SHARES = {
-    "tcp.retrans_share",
-    "disk.read_await[vda]",
-    "disk.write_await[vda]",
-    "softnet.imbalance",
-}
+DERIVED_SHARES = {"tcp.retrans_share", "softnet.imbalance"}
+DERIVED_SHARES |= {label for label in KINDS if MEANS.search(label)}
 HIGHEST = {
     label: max((r[label] for r in CLEAN if not math.isnan(r[label])), default=0.0)
     for label in CLEAN[-1]
