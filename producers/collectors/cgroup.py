@@ -65,7 +65,8 @@ and lost a task to that."""
 
 def branches(names: Iterable[str]) -> list[str]:
     """Return those names in a directory that are large branches, at most 16."""
-    return [name for name in names if name.endswith(".slice") or name in BRANCHES][:_LIMIT]
+    slices = (name for name in names if name.endswith(".slice") or name in BRANCHES)
+    return [name for name in slices if name.isascii()][:_LIMIT]
 
 
 def in_first(tops: tuple[str, ...], file: str) -> Find:

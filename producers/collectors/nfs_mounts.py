@@ -81,7 +81,9 @@ def nfs_mounts(text: bytes) -> bytes:
         if not _NFS.match(head) or export in exports or len(exports) == _LIMIT:
             continue
         exports.add(export)
-        kept.append(b"device " + export)
+        # Other letters than ASCII's would all be one.
+        name = export.decode("utf-8", "surrogateescape").encode("ascii", "backslashreplace")
+        kept.append(b"device " + name)
         kept += (line for line in rest.split(b"\n") if _wanted(line))
     kept.append(b"")
     return b"\n".join(kept)

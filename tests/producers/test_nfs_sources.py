@@ -281,3 +281,18 @@ def test_mounts_that_come_and_go() -> None:
     assert all(math.isnan(v) for v in values.values())
     assert host.group.channels is channels
     assert host.failures == 0
+
+
+def test_exports_with_other_letters_are_told_apart() -> None:
+    block = (
+        "device s:/%s mounted on /x with fstype nfs statvers=1.1\n\tbytes:\t%d 0 0 0 0 0 0 0\n\n"
+    )
+    text = (block % ("ä", 1) + block % ("ö", 2) + block % ("雪", 3)).encode()
+    text += b"device s:/\xff mounted on /x with fstype nfs4\n\tbytes:\t4 0 0 0 0 0 0 0\n\n"
+    host = Host("nfs_mounts")
+    for _ in range(2):
+        values = host.read({MOUNTS: text})
+    labels = [label for label in values if "app_read_bytes" in label]
+    names = [r"s:/\xe4", r"s:/\xf6", r"s:/\u96ea", r"s:/\udcff"]
+    assert labels == [f"nfs.app_read_bytes[{name}]" for name in names]
+    assert host.failures == host.bad_fields == 0
