@@ -123,21 +123,25 @@ class Rates:
         both = [(old[key], place) for key, place in self._place.items() if key in old]
         if both:
             self._state.take(before, *np.array(both, np.intp).T)
+        self._counted = np.array([f.counter for f in self._fields], np.bool_)
+        self._place_of = np.cumsum(self._counted) - 1  # of a field among the counters
+        self._scale = np.array([f.scale for f in self._fields], np.float64)
+        self._modulus = np.array([f.modulus for f in self._fields], np.float64)
         self._whole = self.view(np.arange(len(self._fields)))
 
     def view(self, places: NDArray[np.intp]) -> View:
         """Return what a reading of some fields needs; good until the next `relayout`."""
-        chosen = [self._fields[i] for i in places]
-        counters = [i for i, f in enumerate(chosen) if f.counter]
-        levels = [i for i, f in enumerate(chosen) if not f.counter]
+        counted = self._counted[places]
+        counters, levels = np.flatnonzero(counted), np.flatnonzero(~counted)
+        counter = places[counters]
         return View(
             fields=places,
-            counters=np.array(counters, np.intp),
-            levels=np.array(levels, np.intp),
-            state=np.array([self._place[chosen[i].key] for i in counters], np.intp),
-            scale=np.array([chosen[i].scale for i in counters], np.float64),
-            level_scale=np.array([chosen[i].scale for i in levels], np.float64),
-            modulus=np.array([chosen[i].modulus for i in counters], np.float64),
+            counters=counters,
+            levels=levels,
+            state=self._place_of[counter],
+            scale=self._scale[counter],
+            level_scale=self._scale[places[levels]],
+            modulus=self._modulus[counter],
         )
 
     def update(self, values: Doubles, mono_ns: int, view: View | None = None) -> Doubles:

@@ -33,6 +33,7 @@ TICK_NS = 100_000_000
 _NOT_READ = -1
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole part, are spread evenly, however many there are."""
+_NONE = np.empty(0, np.intp)
 _PHASES_NS = 60 * 10**9
 _PASSES = 1000
 """So many are remembered: of sources that are read once a second, ten of a hundred differ."""
@@ -76,8 +77,9 @@ class Sample:
 class _Part:
     """A source in its group: its plan, and where its fields and channels are.
 
-    `phase_ns` spreads those of one period over the ticks. Its turn is from `turn_ns` up to
-    `next_ns`, when its period is `period_ns`.
+    `phase_ns` spreads those of one period over the ticks. It has had its turn from `turn_ns` on,
+    and has it again at `next_ns`. `places` are those of its fields among all, `direct` those of
+    the plan, and `direct_to` those of their channels among all.
     """
 
     source: Source
@@ -85,14 +87,32 @@ class _Part:
     collector: str
     number: int
     phase_ns: int
-    period_ns: int = -1
     turn_ns: int = 0
     next_ns: int = 0
     read_ns: int = 0
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
+    places: NDArray[np.intp] = field(default_factory=lambda: _NONE)
+    direct: NDArray[np.intp] = field(default_factory=lambda: _NONE)
+    direct_to: NDArray[np.intp] = field(default_factory=lambda: _NONE)
     channels: slice = field(default_factory=lambda: slice(0, 0))
     bad_fields: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Turns:
+    """The sources of a collector, and when there is nothing to do for any of them.
+
+    That is from `turn_ns` up to `next_ns`, unless somebody changes the stretch. `read_ns` is when
+    the oldest of their readings was.
+    """
+
+    stats: CollectorStats
+    parts: list[_Part]
+    stretch: int = 1
+    turn_ns: int = 0
+    next_ns: int = 0
+    read_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +157,7 @@ class Group:
         self._rates = Rates()
         self.events = self._rates.events
         self._passes: dict[tuple[int, ...], _Pass] = {}
-        self._collectors: list[tuple[CollectorStats, list[_Part]]] = []
+        self._collectors: list[_Turns] = []
         numbers, phases = itertools.count(), itertools.count(0, _GOLDEN)
         for collector in collectors:
             if collector.name in self.stats:
@@ -147,8 +167,8 @@ class Group:
             for source in collector.sources:
                 phase_ns = int(next(phases) % 1 * _PHASES_NS)
                 parts.append(_Part(source, stats, collector.name, next(numbers), phase_ns))
-            self._collectors.append((stats, parts))
-        self._parts = [part for _, parts in self._collectors for part in parts]
+            self._collectors.append(_Turns(stats, parts))
+        self._parts = [part for turns in self._collectors for part in turns.parts]
         self.channels: tuple[Channel, ...] = ()
         self._at = _NOT_READ
         self._all: Doubles = np.empty(0)
@@ -166,21 +186,31 @@ class Group:
         read: list[int] = []
         changed = False
         before = self._clock_ns()
-        for stats, parts in self._collectors:
-            oldest_ns = mono_ns
-            for part in parts:
-                if not (whole or self._is_due(part, mono_ns)):
-                    oldest_ns = min(oldest_ns, part.read_ns)
+        for turns in self._collectors:
+            stats = turns.stats
+            if not (whole or turns.stretch != stats.stretch):
+                if turns.turn_ns <= mono_ns < turns.next_ns:
+                    stats.last_seconds = 0.0
+                    stats.age_ns = mono_ns - turns.read_ns
+                    continue
+            elif turns.stretch != stats.stretch:
+                self._stretch(turns, mono_ns)
+            for part in turns.parts:
+                if part.turn_ns <= mono_ns < part.next_ns and not whole:
                     continue
                 plan = part.plan
                 part.read_ns = mono_ns
                 numbers += self._read(part, mono_ns)
                 read.append(part.number)
                 changed |= part.plan is not plan
+                self._take_turn(part, mono_ns)
+            turns.turn_ns = max((p.turn_ns for p in turns.parts), default=0)
+            turns.next_ns = min((p.next_ns for p in turns.parts), default=0)
+            turns.read_ns = min((p.read_ns for p in turns.parts), default=mono_ns)
             after = self._clock_ns()
             stats.last_seconds = (after - before) / 1e9
             stats.seconds += stats.last_seconds
-            stats.age_ns = mono_ns - oldest_ns
+            stats.age_ns = mono_ns - turns.read_ns
             before = after
         if changed:
             self._rebuild()
@@ -190,20 +220,22 @@ class Group:
         self._at = mono_ns
         return self._values
 
-    def _is_due(self, part: _Part, mono_ns: int) -> bool:
-        """Return whether a source's turn has come, and remember when the next one does."""
+    def _stretch(self, turns: _Turns, mono_ns: int) -> None:
+        """Give sources other turns; one that is due anyhow stays due."""
+        turns.stretch = turns.stats.stretch
+        for part in turns.parts:
+            if part.turn_ns <= mono_ns < part.next_ns:
+                self._take_turn(part, mono_ns)
+
+    def _take_turn(self, part: _Part, mono_ns: int) -> None:
+        """Remember when a source has its next turn."""
         period = part.source.period_ns
         if part.stats.stretch > 1:
             period = max(period, self._tick_ns) * part.stats.stretch
-        if period <= self._tick_ns:
-            return True
-        if period == part.period_ns and part.turn_ns <= mono_ns < part.next_ns:
-            return False
         # A turn begins at multiples of the period, less the phase.
-        part.period_ns = period
-        part.turn_ns = mono_ns - (mono_ns + part.phase_ns) % period
-        part.next_ns = part.turn_ns + period
-        return True
+        gone = (mono_ns + part.phase_ns) % period if period > self._tick_ns else 0
+        part.turn_ns = mono_ns - gone
+        part.next_ns = part.turn_ns + (period if period > self._tick_ns else 0)
 
     def _pass(self, read: tuple[int, ...]) -> _Pass:
         """Return what becomes of the numbers of these sources."""
@@ -215,21 +247,23 @@ class Group:
         return found
 
     def _make_pass(self, parts: Sequence[_Part]) -> _Pass:
-        places: list[int] = []
-        direct_from: list[int] = []
-        direct_to: list[int] = []
+        places: list[NDArray[np.intp]] = [_NONE]
+        direct_from: list[NDArray[np.intp]] = [_NONE]
+        direct_to: list[NDArray[np.intp]] = [_NONE]
         derived: list[tuple[_Part, Derive, slice]] = []
+        first = 0
         for part in parts:
-            plan, first, channel = part.plan, len(places), part.channels.start
-            places += range(part.fields.start, part.fields.stop)
-            direct_from += [first + i for i in plan.direct]
-            direct_to += range(channel, channel + len(plan.direct))
-            if plan.derive is not None:
-                derived.append((part, plan.derive, slice(first, len(places))))
+            places.append(part.places)
+            direct_from.append(part.direct + first)
+            direct_to.append(part.direct_to)
+            last = first + len(part.places)
+            if part.plan.derive is not None:
+                derived.append((part, part.plan.derive, slice(first, last)))
+            first = last
         return _Pass(
-            self._rates.view(np.array(places, np.intp)),
-            np.array(direct_from, np.intp),
-            np.array(direct_to, np.intp),
+            self._rates.view(np.concatenate(places)),
+            np.concatenate(direct_from),
+            np.concatenate(direct_to),
             tuple(derived),
         )
 
@@ -297,6 +331,9 @@ class Group:
             if was.stop - was.start == len(plan.channels):
                 kept.append((part.channels, was))
             part.fields = slice(len(fields), len(fields) + len(plan.fields))
+            part.places = np.arange(part.fields.start, part.fields.stop)
+            part.direct = np.array(plan.direct, np.intp)
+            part.direct_to = np.arange(len(plan.direct)) + part.channels.start
             # Two sources may use one key; the number tells them apart.
             n = part.number
             fields += (Field(f"{n} {f.key}", f.counter, f.scale, f.modulus) for f in plan.fields)

@@ -97,7 +97,7 @@ class Source(Protocol):
     def period_ns(self) -> int:
         """How long a reading may serve, nanoseconds; `EVERY_TICK` for what changes all the time.
 
-        It may change. Between two readings the channels keep their values.
+        It may change with a reading. Between two readings the channels keep their values.
         """
 
     @property
