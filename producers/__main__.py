@@ -115,9 +115,14 @@ def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
         reference.print_reference(kinds, Console())
     else:
         listing.print_channels(layout, values, everything=False, console=Console())
-    absent = dict.fromkeys(s.path for c in host.collectors for s in c.sources if s.problem)
+    # Several sources may miss the same thing.
+    absent: dict[tuple[str, str], str] = {}
+    for source in (s for c in host.collectors for s in c.sources if s.problem):
+        reason = source.problem.removeprefix(f"{source.path}: ")
+        absent.setdefault((reason, source.remedy), source.path)
     if absent:
-        _say(f"absent: {', '.join(absent)} (`{PROGRAM} doctor` says what to do)")
+        paths = ", ".join(dict.fromkeys(absent.values()))
+        _say(f"absent: {paths} (`{PROGRAM} doctor` says what to do)")
 
 
 @main.command(name="doctor")

@@ -10,8 +10,8 @@ import os
 import statistics
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +59,11 @@ def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
     with SystemReader(settings.proc_root, settings.sys_root) as reader:
         collectors = make_collectors(settings)
         try:
-            seen: set[Finding] = set()
-            for collector in collectors:
-                for finding in check_collector(collector, reader):
-                    # Several sources may look at one directory: what is missing is said once.
-                    if finding.well or finding not in seen:
-                        yield finding
-                    seen.add(finding)
+            yield from merged(
+                finding
+                for collector in collectors
+                for finding in check_collector(collector, reader)
+            )
             yield check_cost(
                 _sampling_ms(collectors, reader, settings.interval_ms), settings.interval_ms
             )
@@ -86,6 +84,18 @@ def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:
 def healthy(findings: Sequence[Finding]) -> bool:
     """Return whether everything essential works."""
     return all(f.well or not f.essential for f in findings)
+
+
+def merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Make one of all that miss the same for the same reason, where the first of them was."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for n, f in enumerate(findings):
+        alike.setdefault((n,) if f.well else (f.found, f.why, f.remedy), []).append(f)
+    for first, *others in alike.values():
+        more = len({f.what for f in others} - {first.what})
+        essential = first.essential or any(f.essential for f in others)
+        what = f"{first.what} and {more} more" if more else first.what
+        yield replace(first, what=what, essential=essential)
 
 
 def check_collector(collector: Collector, reader: Reader) -> Iterator[Finding]:

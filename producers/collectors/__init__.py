@@ -51,10 +51,12 @@ from producers.collectors import (
     ethtool,
     files,
     frequency,
+    gpu,
     hugepages,
     hwmon,
     infiniband,
     interrupts,
+    kmsg,
     link,
     lustre,
     memory,
@@ -118,5 +120,7 @@ DEVICES: tuple[Callable[[Options], Sequence[Collector]], ...] = (
     perf.collectors,
     frequency.collectors,
     ethtool.collectors,
+    gpu.collectors,
+    kmsg.collectors,
 )
 """What is not in files below /proc and /sys: each gives one collector or more."""

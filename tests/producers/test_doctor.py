@@ -262,18 +262,19 @@ class Way(Numbers):
     note = "the long way"
 
 
-def test_what_is_missing_is_said_once_and_a_way_taken_is_said() -> None:
-    lacking = [Numbers(), Numbers()]
-    for source in lacking:
-        source.problem = "proc/numbers: not here"
-    found = [*doctor.check_collector(Collector("numbers", (*lacking, Way(1.0))), MemoryReader())]
-    assert [f.found for f in found] == [
-        "not here",
-        "not here",
-        "1 channels of numbers; the long way",
-    ]
-    verdict = doctor.verdict(found)
-    assert verdict == "Fit to run, without: proc/numbers."
+def test_what_is_missing_is_said_once() -> None:
+    a, b, c = (doctor.Finding(w, False, False, "no driver", "why", "do this") for w in "abc")
+    well = [doctor.Finding(w, True, False, "1 channels of x") for w in "xy"]
+    other = doctor.Finding("d", False, False, "not here", "why", "do this")
+    found = [*doctor.merged([a, well[0], b, other, well[1], c, a])]
+    assert [f.what for f in found] == ["a and 2 more", "x", "d", "y"]
+    essential = doctor.Finding("a", False, True, "no driver", "why", "do this")
+    assert [f.essential for f in doctor.merged([a, essential])] == [True]
+
+
+def test_which_way_was_taken_is_said() -> None:
+    (found,) = doctor.check_collector(Collector("numbers", (Way(1.0),)), MemoryReader())
+    assert found.found == "1 channels of numbers; the long way"
 
 
 def test_what_has_nothing_here_and_misses_nothing_is_not_mentioned() -> None:
