@@ -7,7 +7,6 @@ from where the plan says they are. Only when a label moved is the text looked at
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -210,7 +209,7 @@ class TextFile:
         words = text.translate(_NO_SEPARATORS).decode("ascii", "replace")
         fresh = _Table.of(self._planner(words), tokens)
         numbers = self._numbers(fresh.pick(tokens))
-        if all(math.isnan(number) for number in numbers):
+        if all(number != number for number in numbers):  # NaN; isnan fails on very large integers
             self.problem = f"{self.path}: no number where one was expected"
             return self.plan.blank
         if self._table is _NOTHING or self._pending.fits(tokens):

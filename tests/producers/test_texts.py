@@ -197,3 +197,15 @@ def test_a_damaged_text_keeps_the_layout(damage: str) -> None:
         assert values["box.level[box2]"] == 7
         assert host.group.channels is channels
     assert host.read(box1=text(5, 100), box2=text(7, 1))["box.level[box1]"] == 5
+
+
+def test_a_huge_number_in_a_text_whose_labels_changed() -> None:
+    """It is beyond any float: dropped and counted, and nothing raises."""
+    host = Host()
+    host.read(box1=text(5, 100), box2=text(7, 1))
+    for _ in range(3):
+        values = host.read(box1=f"new 1\nlevel {'9' * 400}\ncount 100\n", box2=text(7, 1))
+        assert math.isnan(values["box.level[box1]"])
+        assert values["box.level[box2]"] == 7
+    assert values["box.count[box1]"] == 0
+    assert not any("Error" in reason for reason in host.failures)
