@@ -8,7 +8,6 @@ open one themselves. So the same collectors run on a host, in a container that h
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import resource
 import sys as python
@@ -22,8 +21,6 @@ _FIRST_BYTES = 65536
 _MARGIN_BYTES = 512
 _OTHER_FILES = 256
 _NOT_RECORDED = "not in the recording"
-_RETRY_READS = 10
-"""A file that is not there is looked for at every tenth read: opening costs more than reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,6 @@ class SystemReader:
         self._keep = _room_for_files() if keep is None else keep
         self._roots = {"proc": proc, "sys": sys}
         self._files: dict[str, _File] = {}
-        self._missing: dict[str, tuple[Unreadable, int]] = {}
 
     def read(self, path: str) -> bytes | Unreadable:
         """Return the whole file as it is now, or why not."""
@@ -103,11 +99,6 @@ class SystemReader:
             except OSError:
                 # The device left, or its driver was loaded again: the name may be there anew.
                 self._forget(path)
-        elif path in self._missing:
-            missing, wait = self._missing[path]
-            if wait > 0:
-                self._missing[path] = (missing, wait - 1)
-                return missing
         return self._open(path)
 
     def close(self) -> None:
@@ -131,12 +122,7 @@ class SystemReader:
         except OSError as e:
             if descriptor >= 0:
                 os.close(descriptor)
-            missing = _unreadable(path, e)
-            # A device that is off says EINVAL, and may be on at the next reading.
-            if e.errno != errno.EINVAL:
-                self._missing[path] = (missing, _RETRY_READS - 1)
-            return missing
-        self._missing.pop(path, None)
+            return _unreadable(path, e)
         if len(self._files) >= self._keep:
             os.close(descriptor)
             return text

@@ -30,6 +30,8 @@ from schemas.records import Channel, Floats, Layout, layout_fingerprint
 log = logging.getLogger(__name__)
 
 TICK_NS = 100_000_000
+ABSENT_NS = 10_000_000_000
+"""So often a source that has no channels is looked at."""
 _NOT_READ = -1
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole part, are spread evenly, however many there are."""
@@ -230,6 +232,9 @@ class Group:
     def _take_turn(self, part: _Part, mono_ns: int) -> None:
         """Remember when a source has its next turn."""
         period = part.source.period_ns
+        if not part.plan.fields:
+            # Most hosts lack most devices: what is not there may take its time to come.
+            period = max(period, ABSENT_NS)
         if part.stats.stretch > 1:
             period = max(period, self._tick_ns) * part.stats.stretch
         # A turn begins at multiples of the period, less the phase.

@@ -67,12 +67,12 @@ def test_without_library_or_driver_there_is_nothing(code: int, reason: str) -> N
     assert host.failures == set()
     sources = [s for c in host.collectors for s in c.sources if s.path.startswith("nvml/")]
     assert {s.problem.partition(": ")[2] for s in sources} == {reason}
-    # After 1, 2 and 4 s: it costs nothing to be without.
-    assert fake.calls["nvmlInit"] == 4
+    # It costs nothing to be without.
+    assert 2 <= fake.calls["nvmlInit"] <= 4
     fake.broken = 0
     values = until(host, lambda values: power(0) in values)
     assert values[power(0)] > 500
-    assert host.fake.now_ns < 16e9
+    assert host.fake.now_ns < 32e9
 
 
 def test_without_the_package() -> None:
@@ -154,7 +154,7 @@ def test_a_gpu_appears() -> None:
     assert set(host.tick(100)) == set(before)  # NVML knows what there was when it was started
     host.kernel_sees(fake)
     host.tick(60)
-    values = host.tick(20)
+    values = host.tick(100)  # limits are looked at every ten seconds
     assert set(values) == set(GpuHost(FakeNvml.h100s(2)).settle())
     assert values[f"gpu.energy[{uuid(0)}]"] == pytest.approx(650, rel=1e-3)
     assert values[f"gpu.energy[{uuid(1)}]"] == pytest.approx(650 * 1.1, rel=1e-3)
@@ -184,7 +184,7 @@ def test_a_gpu_vanishes() -> None:
     del fake.tables[0]
     host.kernel_sees(fake)
     host.tick(60)
-    values = host.tick(10)
+    values = host.tick(100)
     assert not [label for label in values if uuid(0) in label]
     assert values[power(1)] > 500
     assert values[f"gpu.energy[{uuid(1)}]"] == pytest.approx(650 * 1.1, rel=1e-3)

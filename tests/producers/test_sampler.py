@@ -194,6 +194,19 @@ def test_all_are_read_when_the_whole_is_asked_for() -> None:
     assert values.tolist() == [5]
 
 
+def test_what_has_no_channels_is_looked_at_every_ten_seconds() -> None:
+    absent, other = Told(), Told("b")
+    host = sampler(Collector("absent", [absent]), Collector("other", [other]))
+    for n in range(300):
+        if n == 150:
+            absent.mean("late", kind=Kind.GAUGE)
+            absent.answer = [7.0]
+        host.sample((n + 1) * SECOND_NS // 10)
+    assert 1 + 1 + 100 < absent.reads < 1 + 2 + 150
+    assert other.reads == 300
+    assert "late" in [c.metric for c in host.layout.channels]
+
+
 def test_a_period_that_grows_costs_no_rate() -> None:
     """What was read with all others goes on from its last reading."""
     source, other = Told("a"), Told("b")
