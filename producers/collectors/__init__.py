@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from producers.collectors import (
+    buddy,
     cgroup,
     conntrack,
     cpu,
@@ -85,6 +86,7 @@ MACHINE: tuple[Callable[[], Collector], ...] = (
     memory.collector,
     numa.collector,
     hugepages.collector,
+    buddy.collector,
     pressure.collector,
     cgroup.collector,
     storage.collector,

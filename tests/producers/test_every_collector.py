@@ -241,6 +241,7 @@ ONE_NUMBER = {
         rb"(?<= )52965376(?= )",
         {"nfs.write_bytes[filer1:/export/data]", "nfs.write_bytes"},
     ),
+    "proc/buddyinfo": (rb"\b822\b", {"buddy.free[node1]", "buddy.torn[node1]"}),
     "proc/diskstats": (rb"240376", {"disk.writes[vda]", "disk.writes", "disk.write_await[vda]"}),
     "proc/interrupts": (
         rb"426092",

@@ -324,3 +324,48 @@ def test_without_this_recordings_pools_nothing_is_used() -> None:
     values = Host("hugepages").read(SECOND)
     assert set(values.values()) == {0}
     assert len(values) == 2 * 5 + 4 * 4
+
+
+def free_blocks(text: bytes) -> dict[str, list[int]]:
+    """Return how many blocks of each order a node has."""
+    nodes: dict[str, list[int]] = {}
+    for line in text.decode().splitlines():
+        head, _, counts = line.replace(",", " ").partition("zone")
+        blocks = [int(n) for n in counts.split()[1:]]
+        node = f"node{head.split()[1]}"
+        nodes[node] = [a + b for a, b in zip(nodes.get(node, [0] * 11), blocks, strict=True)]
+    return nodes
+
+
+@pytest.mark.parametrize("machine", ["node_exporter/proc", "procfs", ""])
+def test_how_torn_free_memory_is(machine: str) -> None:
+    text = (archive(machine) if machine else SECOND)["proc/buddyinfo"]
+    host = Host("buddy")
+    values = host.read({"proc/buddyinfo": text})
+    expected = {}
+    for node, blocks in free_blocks(text).items():
+        pages = [n << order for order, n in enumerate(blocks)]
+        expected[f"buddy.free[{node}]"] = float(sum(pages))
+        expected[f"buddy.torn[{node}]"] = 100 * sum(pages[:9]) / sum(pages)
+    assert values == pytest.approx(expected, rel=1e-6)
+    assert len(values) == (2 if machine else 4)
+    assert host.failures == host.bad_fields == 0
+
+
+def test_no_free_memory_is_not_torn() -> None:
+    text = b"Node 0, zone   Normal " + b"     0 " * 11 + b"\n"
+    values = Host("buddy").read({"proc/buddyinfo": text})
+    assert values == {"buddy.free[node0]": 0, "buddy.torn[node0]": 0}
+
+
+def test_a_zone_that_lacks_a_count_costs_its_node() -> None:
+    host = Host("buddy")
+    host.read(FIRST)
+    torn = SECOND["proc/buddyinfo"].replace(b"   812 ", b" ", 1).replace(b"   822 ", b" ", 1)
+    assert torn != SECOND["proc/buddyinfo"]
+    values = host.read(SECOND | {"proc/buddyinfo": torn})
+    assert {label for label, value in values.items() if math.isnan(value)} == {
+        *("buddy.free[node1]", "buddy.torn[node1]"),
+    }
+    whole = Host("buddy").twice()
+    assert values["buddy.torn[node0]"] == whole["buddy.torn[node0]"]

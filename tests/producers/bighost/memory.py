@@ -139,6 +139,7 @@ def add(files: Files, size: Size) -> None:
         numbers.append(fixed(share * whole))
     files.add("proc/meminfo", "\n".join(lines) + "\n", *numbers)
     _vmstat(files)
+    _buddyinfo(files, size)
     for node in range(size.sockets):
         _node(files, size, node)
     for kib in HUGE:
@@ -164,6 +165,15 @@ def _vmstat(files: Files) -> None:
         numbers[name] = counter(14)
     numbers["nr_unstable"] = ZERO
     files.add("proc/vmstat", "".join(f"{name} %d\n" for name in numbers), *numbers.values())
+
+
+def _buddyinfo(files: Files, size: Size) -> None:
+    """Free blocks of 1, 2, 4, ... pages of each zone."""
+    zones = [(0, "DMA", 1.0), (0, "DMA32", 200.0)]
+    zones += [(node, "Normal", 40_000.0) for node in range(size.sockets)]
+    lines = [f"Node {node}, zone {zone:>8} " + "%6d " * 11 for node, zone, _ in zones]
+    numbers = [level(blocks / 2**order) for *_, blocks in zones for order in range(11)]
+    files.add("proc/buddyinfo", "\n".join(lines) + "\n", *numbers)
 
 
 def _node(files: Files, size: Size, node: int) -> None:
