@@ -72,7 +72,8 @@ class SystemReader:
         self, proc: Path = Path("/proc"), sys: Path = Path("/sys"), keep: int | None = None
     ) -> None:
         self._keep = _room_for_files() if keep is None else keep
-        self._roots = {"proc": proc, "sys": sys}
+        # Strings: putting a Path together costs as much as opening it.
+        self._roots = {"proc": str(proc), "sys": str(sys)}
         self._files: dict[str, _File] = {}
 
     def read(self, path: str) -> bytes | Unreadable:
@@ -87,7 +88,7 @@ class SystemReader:
         """Return the names in a directory, sorted, or why not."""
         top, _, rest = path.partition("/")
         try:
-            return tuple(sorted(os.listdir(self._roots[top] / rest)))  # noqa: PTH208 - names
+            return tuple(sorted(os.listdir(f"{self._roots[top]}/{rest}")))  # noqa: PTH208 - names
         except OSError as e:
             return _unreadable(path, e)
 
@@ -116,7 +117,7 @@ class SystemReader:
         top, _, rest = path.partition("/")
         descriptor = -1
         try:
-            descriptor = os.open(self._roots[top] / rest, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{self._roots[top]}/{rest}", os.O_RDONLY | os.O_CLOEXEC)
             file = _File(descriptor, _FIRST_BYTES)
             text = _whole(file)
         except OSError as e:

@@ -52,15 +52,18 @@ class TreeDraft(Draft):
         self._reader = reader
         self._number = number
         self._admitted = admitted
+        self._lists: dict[str, tuple[str, ...] | Unreadable] = {}
+        self._texts: dict[str, bytes | Unreadable] = {}
+        self._there: dict[str, bool] = {}
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a directory, sorted; none where it cannot be listed."""
-        found = self._reader.list(path)
+        found = self._lists[path] = self._reader.list(path)
         return found if isinstance(found, tuple) else ()
 
     def text(self, path: str) -> str:
         """Return a label without the space around it; empty where it cannot be read."""
-        found = self._reader.small(path)
+        found = self._texts[path] = self._reader.small(path)
         return found.decode("utf-8", "replace").strip() if isinstance(found, bytes) else ""
 
     def file(self, path: str) -> int | None:
@@ -69,19 +72,38 @@ class TreeDraft(Draft):
         A file that had a number once needs only to be there: it may have none for a moment, or
         refuse to be read while its device is off.
         """
-        content = self._reader.small(path)
-        if path not in self._admitted:
-            if not isinstance(content, bytes):
-                return None
-            try:
-                if math.isnan(self._number(content)):
-                    return None
-            except ValueError:
-                return None
-        elif isinstance(content, Unreadable) and content.absent:
+        there = self._there[path] = self._is_there(path)
+        if not there:
             return None
         self.paths.append(path)
         return len(self.paths) - 1
+
+    def still_holds(self, reader: Reader, admitted: frozenset[str]) -> bool:
+        """Return whether looking again would find the same: all that was asked has one answer.
+
+        That files with a number are still there is left to the reading of them.
+        """
+        self._reader, self._admitted = reader, admitted
+        return (
+            all(reader.list(path) == found for path, found in self._lists.items())
+            and all(reader.small(path) == found for path, found in self._texts.items())
+            and not any(
+                self._is_there(path) is not there
+                for path, there in self._there.items()
+                if not (there and path in admitted)
+            )
+        )
+
+    def _is_there(self, path: str) -> bool:
+        content = self._reader.small(path)
+        if path in self._admitted:
+            return not (isinstance(content, Unreadable) and content.absent)
+        if not isinstance(content, bytes):
+            return False
+        try:
+            return not math.isnan(self._number(content))
+        except ValueError:
+            return False
 
 
 Find: TypeAlias = Callable[[TreeDraft], None]
@@ -89,6 +111,9 @@ Find: TypeAlias = Callable[[TreeDraft], None]
 
 class FileTree:
     """A source that is many files.
+
+    `find` must be a pure function of what it asks: where a look around has the same answers as the
+    one before, it is not called, since that costs several times as much as asking.
 
     A file without a number at first sight ("N/A", not supported, no permission) is absent, and
     looked at again with every look around. Once it had a number it stays, NaN while it has none,
@@ -132,16 +157,30 @@ class FileTree:
         self._look_ns = look_ns
         self._looked_ns: int | None = None
         self._files: tuple[str, ...] = ()
+        self._found: TreeDraft | None = None
         self._lost = False
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Return the number of each file, NaN where there is none."""
-        looked = self._looked_ns
+        looked, found = self._looked_ns, self._found
+        same = False
         if looked is None or self._lost or not 0 <= mono_ns - looked < self._look_ns:
             self._looked_ns = mono_ns
+            same = found is not None and found.still_holds(reader, frozenset(self._files))
+            if not same:
+                self._look(reader)
+        numbers, wrong, gone = self._read_all(reader)
+        if same and gone:
             self._look(reader)
+            numbers, wrong, _ = self._read_all(reader)
+        self.bad_fields += wrong
+        return numbers
+
+    def _read_all(self, reader: Reader) -> tuple[list[float], int, bool]:
+        """Return the numbers, how many were none, and whether a file is not there."""
         small, number = reader.small, self._number
         numbers: list[float] = []
+        wrong, gone = 0, False
         for path in self._files:
             content = small(path)
             value = _NAN
@@ -149,12 +188,16 @@ class FileTree:
                 try:
                     value = number(content)
                 except ValueError:
-                    self.bad_fields += 1
+                    wrong += 1
+            elif content.absent:
+                gone = True
             numbers.append(value)
-        return numbers
+        return numbers, wrong, gone
 
     def _look(self, reader: Reader) -> None:
-        draft = TreeDraft(reader, self._number, frozenset(self._files))
+        self._found = None
+        admitted = frozenset(self._files)
+        draft = TreeDraft(reader, self._number, admitted)
         self._find(draft)
         plan = draft.plan()
         self.problem = self._problem(reader, draft)
@@ -165,6 +208,7 @@ class FileTree:
             self._lost = True
             return
         self._lost = False
+        self._found = draft if draft.fields else None
         self._files = tuple(draft.paths[at] for at, _ in draft.fields.values())
         if (now.fields, now.channels) != (before.fields, before.channels):
             self.plan = plan

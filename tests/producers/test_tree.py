@@ -127,3 +127,55 @@ def test_whole_numbers() -> None:
     assert whole_number(b" -12\n") == -12
     with pytest.raises(ValueError, match="is no number"):
         whole_number(b"-\n")
+
+
+def test_what_is_the_same_is_not_found_again() -> None:
+    """Listings, labels, files without a number, and files that are there: all are asked again."""
+    calls: list[int] = []
+
+    def counted(tree: TreeDraft) -> None:
+        calls.append(len(calls))
+        find(tree)
+
+    source = FileTree("sys/heat", counted, remedy="Without it heat is not seen.")
+    reader = MemoryReader()
+    at_ns = 0
+
+    def read(**files: str) -> int:
+        """Return how often it was looked for, a look around later."""
+        nonlocal at_ns
+        at_ns += LOOK_NS
+        reader.files = {f"sys/heat/{k.replace('_', '/')}": v.encode() for k, v in files.items()}
+        before = len(calls)
+        source.read(reader, at_ns)
+        return len(calls) - before
+
+    same = {"a_temp": "1\n", "a_name": "x", "b_temp": "N/A\n"}
+    assert read(**same) == 1
+    assert read(**same) == read(**same | {"a_temp": "7\n"}) == 0
+    assert read(**same | {"a_temp": "broken\n"}) == 0
+    assert source.bad_fields == 1
+    assert read(**same | {"b_temp": "2\n"}) == 1  # it has a number now
+    more = same | {"b_temp": "2\n"}
+    assert read(**more) == 0
+    assert read(**more | {"c_temp": "2\n"}) == 1
+    more["c_temp"] = "2\n"
+    assert read(**more | {"a_name": "other"}) == 1
+    assert read(**more) == 1
+    assert read(**more) == 0
+    del more["b_temp"]
+    more["b_name"] = "still a folder"
+    assert read(**more) == 1
+
+
+def test_a_file_that_goes_while_all_else_is_the_same() -> None:
+    host = Host()
+    both = {"sys/heat/a/temp": b"20000\n", "sys/heat/b/temp": b"30000\n", "sys/heat/b/x": b""}
+    seconds = LOOK_NS // SECOND_NS
+    for n in range(3 * seconds):
+        host.reader.files = dict(both)
+        if n >= seconds:
+            del host.reader.files["sys/heat/b/temp"]
+        host.group.collect(n * SECOND_NS)
+    assert [c.label for c in host.group.channels] == ["heat.zone[a]", "heat.mean"]
+    assert host.source.bad_fields == 0
