@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+import numpy as np
 
 from producers.reading import Reader
 from producers.source import EVERY_TICK, SECOND_NS, Derive, Field, Plan
@@ -23,6 +25,7 @@ SLOW_ABOVE_BYTES = 16 * 1024
 """A file whose `slow` is set and that is larger is read once a second."""
 
 _NAN = float("nan")
+_LARGEST = 2**63 - 1
 # What parts words in str but not in bytes must part them in neither: places have to agree.
 _NO_SEPARATORS = bytes.maketrans(b"\x1c\x1d\x1e\x1f", b"????")
 
@@ -168,6 +171,7 @@ class TextFile:
         self._planner = planner
         self._prepare = prepare
         self._number = number
+        self._whole = cast(object, number) is int
         self.period_ns = period_ns
         self._usual_ns = period_ns
         self._slow = slow
@@ -220,7 +224,16 @@ class TextFile:
         return [found.get(f.key, _NAN) for f in self._table.plan.fields]
 
     def _numbers(self, tokens: Sequence[bytes]) -> Sequence[float]:
-        if _is_plain(b"".join(tokens)):
+        together = b" ".join(tokens)
+        digits = together.replace(b" ", b"")
+        if self._whole and digits.isdigit():
+            # What `int` makes of each, in half the time.
+            numbers = np.fromstring(together, np.int64, sep=" ")
+            # What is too large is cut to the largest, so that one may be any number.
+            if numbers.max() < _LARGEST:
+                whole: list[float] = numbers.tolist()
+                return whole
+        if _is_plain(digits):
             try:
                 return list(map(self._number, tokens))
             except ValueError:

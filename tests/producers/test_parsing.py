@@ -174,3 +174,19 @@ def test_whatever_the_bytes_are(first: bytes, others: list[bytes]) -> None:
         numbers = source.parse(text)
         assert len(numbers) == len(source.plan.fields)
         assert all(isinstance(n, int) or math.isnan(n) for n in numbers)
+
+
+@pytest.mark.parametrize("digits", [18, 19, 20, 30, 400, 5000])
+def test_numbers_of_any_length(digits: int) -> None:
+    source = file()
+    source.parse(b"a 1\nb 2\n")
+    long = b"9" * digits
+    a, b = source.parse(b"a 00012\nb " + long + b"\n")
+    assert a == 12
+    if digits > 4300:  # more than int takes
+        assert math.isnan(b)
+    else:
+        assert b == int(long)
+    largest = 2**63
+    for number in range(largest - 3, largest + 3):
+        assert source.parse(b"a 0\nb %d\n" % number) == [0, number]
