@@ -7,8 +7,9 @@ the kernel and the driver themselves would spend there is in none of its figures
 All programs of a case run at the same time, each a process of its own. The agent samples, packs,
 compresses and sends to the embedded broker; node_exporter is scraped over loopback, psutil only
 reads. CPU is user and system time of all threads of these alone, from /proc/<pid>/stat, after the
-start-up. A value is a channel of the agent, a sample of a scrape, a number of psutil; numbers read
-are those taken from files and calls, which the agent does not do at each tick for each file.
+start-up. A value is a channel of the agent, a sample of a scrape, a number of psutil. Numbers read
+are those that the agent's sources gave: not every source is read at each tick, and of the tables
+of interrupts and softirqs only the sums are counted, though every line is looked at.
 """
 
 from __future__ import annotations

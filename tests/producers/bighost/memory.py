@@ -176,6 +176,15 @@ def _buddyinfo(files: Files, size: Size) -> None:
     files.add("proc/buddyinfo", "\n".join(lines) + "\n", *numbers)
 
 
+def _buddies(files: Files, size: Size) -> None:
+    """Add the free blocks of each zone by their order."""
+    zones = [(0, "DMA", 0.0), (0, "DMA32", 1.0), (0, "Normal", 90.0)]
+    zones += ((node, "Normal", 90.0) for node in range(1, size.sockets))
+    lines = (f"Node {node}, zone {name:>8} {'%6d ' * 11}\n" for node, name, _ in zones)
+    blocks = (level(many * 2000 / 2**order, 0.1) for _, _, many in zones for order in range(11))
+    files.add("proc/buddyinfo", "".join(lines), *blocks)
+
+
 def _node(files: Files, size: Size, node: int) -> None:
     root = f"sys/devices/system/node/node{node}"
     whole = size.memory_gib * KIB_A_GIB / size.sockets
