@@ -47,7 +47,8 @@ class Cost:
     """What one program cost in one case.
 
     `values` are those of one reading, `per_second` those that it delivered, `read_per_second` the
-    numbers that it read; `percent` is of one core.
+    numbers that it read; `percent` is of one core. `note` is what the agent said of keeping to its
+    budget: what it then read more rarely.
     """
 
     host: str
@@ -57,6 +58,7 @@ class Cost:
     per_second: float
     read_per_second: float
     percent: float
+    note: str = ""
 
     @property
     def us_a_value(self) -> float:
@@ -95,6 +97,8 @@ def measure(*, say: bool) -> Iterator[Cost]:
                 for cost in case(host, at, interval_ms, broker.bootstrap):
                     if say:
                         click.echo(f"  {as_row(cost)}")
+                        if cost.note:
+                            click.echo(f"    {cost.note}")
                     yield cost
 
 
@@ -162,13 +166,22 @@ def case(host: str, root: Path | None, interval_ms: int, brokers: str) -> list[C
         time.sleep(measure_s)
         wall = time.monotonic() - started
         spent = {n: cpu_seconds(p.pid) - before[n] for n, p in watched.items()}
-        figures = {"agent": _of_agent(agent, whole_s)}
+        figure, note = _of_agent(agent, whole_s)
+        figures = {"agent": figure}
         if "node_exporter" in helpers:
             figures["node_exporter"] = _of_exporter(helpers["node_exporter"])
         if "psutil" in watched:
             figures["psutil"] = _of_psutil(watched["psutil"], interval_s)
     return [
-        Cost(host, interval_ms, name, *figures[name], 100 * spent[name] / wall) for name in figures
+        Cost(
+            host,
+            interval_ms,
+            name,
+            *figures[name],
+            100 * spent[name] / wall,
+            note if name == "agent" else "",
+        )
+        for name in figures
     ]
 
 
@@ -186,14 +199,16 @@ def agent_process(
     )
 
 
-def _of_agent(agent: subprocess.Popen[str], seconds: float) -> tuple[int, float, float]:
+def _of_agent(agent: subprocess.Popen[str], seconds: float) -> tuple[tuple[int, float, float], str]:
     printed, said = agent.communicate()
     if agent.returncode:
         raise click.ClickException(f"the agent ended with exit code {agent.returncode}: {said}")
     words = said.splitlines()[-1].split()  # reveal-agent: T ticks of C channels, M missed; ...
     ticks, channels = int(words[1]), int(words[4])
     read = json.loads(printed.splitlines()[-1])["numbers"]
-    return channels, channels * ticks / seconds, read / seconds
+    kept = [line for line in said.splitlines() if "are allowed" in line]
+    note = kept[-1].removeprefix("reveal-agent: ") if kept else ""
+    return (channels, channels * ticks / seconds, read / seconds), note
 
 
 def _of_exporter(client: subprocess.Popen[str]) -> tuple[int, float, float]:
