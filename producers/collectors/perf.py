@@ -42,7 +42,7 @@ from producers.perf.channels import Shape, shape_and_plan
 from producers.perf.counters import Counters, period_ns
 from producers.perf.events import Event, Kernel, SystemKernel, cpu_list
 from producers.reading import Reader
-from producers.source import Collector, Options, Plan
+from producers.source import EVERY_TICK, SECOND_NS, Collector, Options, Plan
 
 ONLINE = "sys/devices/system/cpu/online"
 
@@ -67,6 +67,8 @@ class PerfSource:
         Returns the groups of events; none where this machine has nothing of the kind.
     cpus
         The file that lists the cores to count on.
+    least_ns
+        How long a reading may serve at least, however few calls it takes.
     """
 
     bad_fields = 0
@@ -80,6 +82,7 @@ class PerfSource:
         kernel: Kernel,
         cpus: str = ONLINE,
         per_core: bool = False,
+        least_ns: int = EVERY_TICK,
     ) -> None:
         self.path = path
         self.remedy = remedy
@@ -89,6 +92,7 @@ class PerfSource:
         self._kernel = kernel
         self._cpus = cpus
         self._per_core = per_core
+        self._least_ns = least_ns
         self._counters: Counters | None = None
         self._tried_ns: int | None = None
         self._present: NDArray[np.bool_] | None = None
@@ -96,8 +100,9 @@ class PerfSource:
 
     @property
     def period_ns(self) -> int:
-        """Every tick, as long as that is not too many calls."""
-        return period_ns(0 if self._counters is None else self._counters.calls)
+        """As often as it should, as long as that is not too many calls."""
+        calls = 0 if self._counters is None else self._counters.calls
+        return max(self._least_ns, period_ns(calls))
 
     @property
     def note(self) -> str:
@@ -189,6 +194,9 @@ def collectors(options: Options, kernel: Kernel | None = None) -> Sequence[Colle
         f"unknown: {permit}.",
         kernel=kernel,
         per_core=per_core,
+        # /proc/stat and /proc/vmstat have switches and faults at every tick, without a call to
+        # each core.
+        least_ns=SECOND_NS,
     )
     amd_l3 = PerfSource(
         f"{PMUS}/amd_l3",
