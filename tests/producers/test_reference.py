@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from rich.console import Console
 
+import producers
 from producers.collectors import ALL
 from producers.reference import HEADERS, Metric, as_markdown, counts, print_reference, reference
 from producers.sampler import Group
 from tests.producers.kernel import FIRST, Host
+from tests.producers.metrics_page import page
 
 
 def recorded() -> tuple[Group, list[Metric]]:
@@ -62,3 +65,9 @@ def test_on_a_terminal_nothing_is_cut() -> None:
     text = out.getvalue()
     assert "…" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_the_page_is_what_the_collectors_say() -> None:
+    written = Path(producers.__file__).with_name("METRICS.md").read_text()
+    anew = "python -m tests.producers.metrics_page > producers/METRICS.md"
+    assert written == page(), f"not up to date: {anew}"
