@@ -1,8 +1,9 @@
 """Tables of counters, by row and by core: /proc/interrupts and /proc/softirqs.
 
-They grow with the cores times the sources, to half a megabyte. So a line is looked at only when
-it changed, which most do not, and its numbers are added up here, along both sides. They have 32
-bits in the kernel and wrap: what is added up is how far each went on, so no sum ever wraps, and
+They grow with the cores times the sources, to half a megabyte, and the kernel adds them up core by
+core for whoever reads. So they are read twice a second, large ones once, and a line is looked at
+only when it changed, which most do not. Its numbers are added up here, along both sides. They have
+32 bits in the kernel and wrap: what is added up is how far each went on, so no sum ever wraps, and
 cores and rows that come or go bend none.
 
 A number that is none, or that dropped without a reason, makes the sums of its row and its core
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from producers.parsing import SLOW_ABOVE_BYTES, Draft
 from producers.reading import Reader
-from producers.source import EVERY_TICK, SECOND_NS, Doubles, Plan
+from producers.source import HALF_SECOND_NS, SECOND_NS, Doubles, Plan
 from producers.table import Row, Table, padded_cells, parted
 from producers.unwrap import Cells, fresh, growth
 
@@ -61,7 +62,7 @@ class CounterTable:
     ) -> None:
         self.path = path
         self.remedy = remedy
-        self.period_ns = EVERY_TICK
+        self.period_ns = HALF_SECOND_NS
         self.plan = Plan()
         self.problem = ""
         self.bad_fields = 0
@@ -80,12 +81,12 @@ class CounterTable:
         self._unsure: dict[int, Cells] = {}  # rows to look at although they did not change
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:  # noqa: ARG002
-        """Read the file, once a second where it is large."""
+        """Read the file, less often where it is large."""
         text = reader.read(self.path)
         if not isinstance(text, bytes):
             self.problem = f"{self.path}: {text.reason}"
             return self.plan.blank
-        self.period_ns = SECOND_NS if len(text) > SLOW_ABOVE_BYTES else EVERY_TICK
+        self.period_ns = SECOND_NS if len(text) > SLOW_ABOVE_BYTES else HALF_SECOND_NS
         return self.parse(text)
 
     def parse(self, text: bytes) -> Sequence[float]:

@@ -51,7 +51,7 @@ class Finding:
 ESSENTIAL = ("proc/stat", "proc/meminfo")
 PERMIT = "run the agent as root, or let its user read the file"
 REPORT = "report it with the file's text and the kernel's version (uname -r)"
-MOUNT = "mount the host's /proc and name it with --proc-root"
+MOUNT = "mount the host's /proc and name it with --path.proc"
 
 
 def examine(settings: AgentSettings, brokers: str) -> Iterator[Finding]:

@@ -95,7 +95,7 @@ def collector() -> Collector:
                 plan,
                 period_ns=SECOND_NS,
                 remedy="Without it fragmentation is seen only by the compaction that it costs. "
-                "Mount the host's /proc and name it with --proc-root.",
+                "Mount the host's /proc and name it with --path.proc.",
             ),
         ),
     )

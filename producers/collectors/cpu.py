@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines
-from producers.source import Collector, Doubles
+from producers.source import SECOND_NS, Collector, Doubles
 from schemas.records import Channel, Kind, Subsystem
 
 USER_HZ = 100
@@ -137,13 +137,15 @@ def collector() -> Collector:
                 plan_stat,
                 prepare=without_intr,
                 remedy="Without it nothing is known of the cores. Mount the host's /proc and name "
-                "it with --proc-root.",
+                "it with --path.proc.",
             ),
             TextFile(
                 "proc/loadavg",
                 plan_loadavg,
                 prepare=loads_only,
                 number=float,
+                # The kernel computes them every five seconds.
+                period_ns=SECOND_NS,
                 remedy="Without it the load averages are missing; nothing else needs them.",
             ),
         ),

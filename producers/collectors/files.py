@@ -40,7 +40,7 @@ def collector() -> Collector:
                 partial(plan, *numbers),
                 period_ns=SECOND_NS,
                 remedy="Without it leaks of open files are seen only when none can be opened. "
-                "Mount the host's /proc and name it with --proc-root.",
+                "Mount the host's /proc and name it with --path.proc.",
             )
             for name, numbers in FILES.items()
         ),

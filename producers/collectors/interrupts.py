@@ -86,7 +86,7 @@ def collector() -> Collector:
                 "proc/interrupts",
                 plan,
                 remedy="Without it interrupts piled on one core are not seen. Some containers hide "
-                "it: mount the host's /proc and name it with --proc-root.",
+                "it: mount the host's /proc and name it with --path.proc.",
             ),
         ),
     )

@@ -18,7 +18,7 @@ from producers.source import SECOND_NS, Collector, Doubles, Field
 from schemas.records import Channel, Kind, Subsystem
 
 _KIB = 1024
-_REMEDY = "Without it {what} cannot be seen. Mount the host's /proc and name it with --proc-root."
+_REMEDY = "Without it {what} cannot be seen. Mount the host's /proc and name it with --path.proc."
 
 STORAGE_MEMINFO = {"Dirty", "Writeback", "WritebackTmp", "NFS_Unstable"}
 

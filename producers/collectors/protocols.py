@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from producers.parsing import Draft, TextFile, numbered_lines, snake_case
-from producers.source import SECOND_NS, Doubles
+from producers.source import FIFTH_SECOND_NS, SECOND_NS, Doubles
 from schemas.records import Channel, Kind, Subsystem
 
 SETTINGS = {
@@ -179,18 +179,24 @@ def without_types6(text: bytes) -> bytes:
 
 
 def fast(remedy: str) -> tuple[TextFile, ...]:
-    """Return the sources that are read at every tick."""
+    """Return the sources that are read five times a second.
+
+    They have hundreds of counters, and a burst of retransmissions lasts longer than 200 ms: that
+    is the least timeout of TCP.
+    """
     return (
         TextFile(
             "proc/net/snmp",
             plan_by_header,
             prepare=without_types,
+            period_ns=FIFTH_SECOND_NS,
             remedy=remedy.format(what="TCP retransmission"),
         ),
         TextFile(
             "proc/net/netstat",
             plan_by_header,
             prepare=without_mptcp,
+            period_ns=FIFTH_SECOND_NS,
             remedy=remedy.format(what="why TCP retransmits"),
         ),
     )

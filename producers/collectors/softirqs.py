@@ -72,7 +72,7 @@ def collector() -> Collector:
                 apart=(_RECEIVING,),
                 described=False,
                 remedy="Without it network work piled on one core is not seen. Mount the host's "
-                "/proc and name it with --proc-root.",
+                "/proc and name it with --path.proc.",
             ),
         ),
     )

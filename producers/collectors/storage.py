@@ -159,7 +159,7 @@ class Diskstats(TextFile):
             "proc/diskstats",
             lambda text: plan(text, self._mapped),
             remedy="Without it nothing is known of the disks. Mount the host's /proc and name it "
-            "with --proc-root.",
+            "with --path.proc.",
         )
         self._reader: Reader | None = None
 
