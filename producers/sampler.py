@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from producers.rates import Rates, View
 from producers.reading import Reader
-from producers.source import Collector, Derive, Doubles, Field, Plan, Source
+from producers.source import Collector, Derive, Doubles, Field, Plan, Sharing, Source
 from schemas.records import Channel, Floats, Layout, layout_fingerprint
 
 log = logging.getLogger(__name__)
 
 TICK_NS = 100_000_000
 ABSENT_NS = 10_000_000_000
-"""So often a source that has no channels is looked at."""
+"""So often, at least, a source that has no channels is looked at."""
 _NOT_READ = -1
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole part, are spread evenly, however many there are."""
@@ -80,8 +80,9 @@ class _Part:
     """A source in its group: its plan, and where its fields and channels are.
 
     `phase_ns` spreads those of one period over the ticks. It has had its turn from `turn_ns` on,
-    and has it again at `next_ns`. `places` are those of its fields among all, `direct` those of
-    the plan, and `direct_to` those of their channels among all.
+    and has it again at `next_ns`. It has had no channels since `absent_ns`, and was read when what
+    it shares with others was `shared`. `places` are those of its fields among all, `direct` those
+    of the plan, and `direct_to` those of their channels among all.
     """
 
     source: Source
@@ -92,6 +93,9 @@ class _Part:
     turn_ns: int = 0
     next_ns: int = 0
     read_ns: int = 0
+    absent_ns: int | None = None
+    sharing: Sharing | None = None
+    shared: object = None
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
     places: NDArray[np.intp] = field(default_factory=lambda: _NONE)
@@ -168,11 +172,21 @@ class Group:
             parts = []
             for source in collector.sources:
                 phase_ns = int(next(phases) % 1 * _PHASES_NS)
-                parts.append(_Part(source, stats, collector.name, next(numbers), phase_ns))
+                part = _Part(source, stats, collector.name, next(numbers), phase_ns)
+                if isinstance(source, Sharing):
+                    part.sharing = source
+                parts.append(part)
             self._collectors.append(_Turns(stats, parts))
         self._parts = [part for turns in self._collectors for part in turns.parts]
+        self._sharing = [
+            (turns, part, part.sharing)
+            for turns in self._collectors
+            for part in turns.parts
+            if part.sharing is not None
+        ]
         self.channels: tuple[Channel, ...] = ()
         self._at = _NOT_READ
+        self._changed = False
         self._all: Doubles = np.empty(0)
         self._values: Floats = np.empty(0, np.float32)
 
@@ -184,9 +198,8 @@ class Group:
         """
         if mono_ns == self._at:
             return self._values
-        numbers: list[float] = []
-        read: list[int] = []
-        changed = False
+        given: dict[int, Sequence[float]] = {}
+        self._call_those_that_share()
         before = self._clock_ns()
         for turns in self._collectors:
             stats = turns.stats
@@ -197,30 +210,62 @@ class Group:
                     continue
             elif turns.stretch != stats.stretch:
                 self._stretch(turns, mono_ns)
-            for part in turns.parts:
-                if part.turn_ns <= mono_ns < part.next_ns and not whole:
-                    continue
-                plan = part.plan
-                part.read_ns = mono_ns
-                numbers += self._read(part, mono_ns)
-                read.append(part.number)
-                changed |= part.plan is not plan
-                self._take_turn(part, mono_ns)
-            turns.turn_ns = max((p.turn_ns for p in turns.parts), default=0)
-            turns.next_ns = min((p.next_ns for p in turns.parts), default=0)
-            turns.read_ns = min((p.read_ns for p in turns.parts), default=mono_ns)
+            self._take_turns(turns, mono_ns, given, whole=whole)
             after = self._clock_ns()
             stats.last_seconds = (after - before) / 1e9
             stats.seconds += stats.last_seconds
-            stats.age_ns = mono_ns - turns.read_ns
             before = after
-        if changed:
+        # Reading may have found out that devices came or went.
+        for turns in self._call_those_that_share():
+            self._take_turns(turns, mono_ns, given)
+            after = self._clock_ns()
+            turns.stats.last_seconds += (after - before) / 1e9
+            turns.stats.seconds += (after - before) / 1e9
+            before = after
+        if self._changed:
+            self._changed = False
             self._rebuild()
-        self._all = self._advance(self._pass(tuple(read)), numbers, mono_ns)
+        self._all = self._advance(given, mono_ns)
         self._values = self._all.astype(np.float32)
         self._values.flags.writeable = False
         self._at = mono_ns
         return self._values
+
+    def _call_those_that_share(self) -> list[_Turns]:
+        """Give a turn to sources of which what they share has changed; return their collectors."""
+        called: list[_Turns] = []
+        for turns, part, source in self._sharing:
+            try:
+                shared = source.shared
+            except Exception as e:
+                self._failed(part, _in_words(part, e), e)
+                continue
+            if shared is not part.shared:
+                part.absent_ns = None
+                part.next_ns = turns.next_ns = 0
+                if turns not in called:
+                    called.append(turns)
+        return called
+
+    def _take_turns(
+        self,
+        turns: _Turns,
+        mono_ns: int,
+        given: dict[int, Sequence[float]],
+        *,
+        whole: bool = False,
+    ) -> None:
+        """Read the sources of a collector whose turn it is; add what they gave, by number."""
+        for part in turns.parts:
+            if part.turn_ns <= mono_ns < part.next_ns and not whole:
+                continue
+            part.read_ns = mono_ns
+            given[part.number] = self._read(part, mono_ns)
+            self._take_turn(part, mono_ns)
+        turns.turn_ns = max((p.turn_ns for p in turns.parts), default=0)
+        turns.next_ns = min((p.next_ns for p in turns.parts), default=0)
+        turns.read_ns = min((p.read_ns for p in turns.parts), default=mono_ns)
+        turns.stats.age_ns = mono_ns - turns.read_ns
 
     def _stretch(self, turns: _Turns, mono_ns: int) -> None:
         """Give sources other turns; one that is due anyhow stays due."""
@@ -231,10 +276,19 @@ class Group:
 
     def _take_turn(self, part: _Part, mono_ns: int) -> None:
         """Remember when a source has its next turn."""
-        period = part.source.period_ns
-        if not part.plan.fields:
-            # Most hosts lack most devices: what is not there may take its time to come.
-            period = max(period, ABSENT_NS)
+        try:
+            period = part.source.period_ns
+        except Exception as e:
+            self._failed(part, _in_words(part, e), e)
+            period = ABSENT_NS
+        if part.plan.fields:
+            part.absent_ns = None
+        elif part.absent_ns is None or mono_ns < part.absent_ns:
+            part.absent_ns = mono_ns
+        else:
+            # Most hosts lack most devices. The longer one is not there, the longer it may take to
+            # be seen when it comes.
+            period = max(period, min(mono_ns - part.absent_ns, ABSENT_NS))
         if part.stats.stretch > 1:
             period = max(period, self._tick_ns) * part.stats.stretch
         # A turn begins at multiples of the period, less the phase.
@@ -242,8 +296,9 @@ class Group:
         part.turn_ns = mono_ns - gone
         part.next_ns = part.turn_ns + (period if period > self._tick_ns else 0)
 
-    def _pass(self, read: tuple[int, ...]) -> _Pass:
+    def _pass(self, sources: Iterable[int]) -> _Pass:
         """Return what becomes of the numbers of these sources."""
+        read = tuple(sources)
         found = self._passes.get(read)
         if found is None:
             if len(self._passes) == _PASSES:
@@ -272,9 +327,14 @@ class Group:
             tuple(derived),
         )
 
-    def _advance(self, done: _Pass, numbers: Sequence[float], mono_ns: int) -> Doubles:
+    def _advance(self, given: Mapping[int, Sequence[float]], mono_ns: int) -> Doubles:
         """Return the values after a reading; those of sources that were not read stay."""
-        levels = self._rates.update(_doubles(numbers), mono_ns, done.view)
+        done = self._pass(given)
+        try:
+            numbers = _doubles([*itertools.chain.from_iterable(given.values())])
+        except (TypeError, ValueError):
+            numbers = _doubles(self._without_what_is_no_number(given))
+        levels = self._rates.update(numbers, mono_ns, done.view)
         if self._rates.rejected.size:
             self._count_rejected()
         values = self._all.copy()
@@ -290,7 +350,11 @@ class Group:
         source = part.source
         try:
             read = source.read(self._reader, mono_ns)
-            part.plan = source.plan
+            if source.plan is not part.plan:
+                part.plan = source.plan
+                self._changed = True
+            if part.sharing is not None:
+                part.shared = part.sharing.shared
             if source.bad_fields != part.bad_fields:
                 part.stats.bad_fields += source.bad_fields - part.bad_fields
                 part.bad_fields = source.bad_fields
@@ -300,9 +364,21 @@ class Group:
                 self._failed(part, f"{len(read)} numbers for {len(part.plan.fields)} fields")
                 return part.plan.blank
         except Exception as e:
-            self._failed(part, f"{source.path}: {type(e).__name__}: {e}", e)
+            self._failed(part, _in_words(part, e), e)
             return part.plan.blank
         return read
+
+    def _without_what_is_no_number(self, given: Mapping[int, Sequence[object]]) -> list[float]:
+        """Return numbers in which what is none is unknown, and count it."""
+        cleaned: list[float] = []
+        for part, number in ((self._parts[n], x) for n, read in given.items() for x in read):
+            if isinstance(number, int | float | np.number) and not np.iscomplexobj(number):
+                cleaned.append(float(number) if isinstance(number, np.number) else number)
+            else:
+                cleaned.append(float("nan"))
+                part.stats.bad_fields += 1
+                self._failed(part, f"{part.source.path}: no number: {number!r:.40}")
+        return cleaned
 
     def _failed(self, part: _Part, reason: str, error: Exception | None = None) -> None:
         if reason not in part.stats.failures:
@@ -321,7 +397,7 @@ class Group:
         try:
             values[at] = derive(levels)
         except Exception as e:
-            self._failed(part, f"{part.source.path}: {type(e).__name__}: {e}", e)
+            self._failed(part, _in_words(part, e), e)
             values[at] = np.nan
 
     def _rebuild(self) -> None:
@@ -349,6 +425,10 @@ class Group:
         self._all = np.full(len(channels), np.nan)
         for now, was in kept:
             self._all[now] = old[was]
+
+
+def _in_words(part: _Part, error: Exception) -> str:
+    return f"{part.source.path}: {type(error).__name__}: {error}"
 
 
 def _drop_mixed(part: _Part, longer: NDArray[np.intp], values: Doubles) -> None:

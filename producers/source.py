@@ -135,6 +135,19 @@ class Closable(Protocol):
         """Let go of it. A later read may take it again."""
 
 
+@runtime_checkable
+class Sharing(Protocol):
+    """What a source that shares something with others is, too: devices that come and go for all.
+
+    Where that has become another, all of them are read in that tick, whoever's turn it is: so the
+    layout changes once, and not whenever one of many has its turn.
+    """
+
+    @property
+    def shared(self) -> object:
+        """What it shares; another object once that has changed."""
+
+
 @dataclass(frozen=True)
 class Collector:
     """The sources of one part of the host. It has state: make one for each `Group`."""

@@ -28,7 +28,7 @@ _PRESSURE_TOPS = (TOP, f"{TOP}/unified", f"{TOP}/cpuacct")
 _LIMIT = 16
 _REMEDY = (
     "Without it nobody can tell which of services, users and containers {what}. Mount the host's "
-    "/sys/fs/cgroup below the directory that --sys-root names."
+    "/sys/fs/cgroup below the directory that --path.sys names."
 )
 
 BRANCHES = {

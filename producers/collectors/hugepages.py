@@ -31,7 +31,7 @@ _FILES = {
 
 _REMEDY = (
     "Without it huge pages of other sizes than the default are seen nowhere{where}. Mount the "
-    "host's /sys and name it with --sys-root."
+    "host's /sys and name it with --path.sys."
 )
 
 

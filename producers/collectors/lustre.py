@@ -32,7 +32,7 @@ TOPS = ("sys/kernel/debug/lustre", "proc/fs/lustre")
 _LIMIT = 64
 _REMEDY = (
     "Without it {what} is not seen. Nothing to do where no Lustre is mounted; else run the agent "
-    "as root, with the host's /sys/kernel/debug below --sys-root."
+    "as root, with the host's /sys/kernel/debug below --path.sys."
 )
 
 TIMES = (b"snapshot_time", b"start_time", b"elapsed_time")

@@ -21,7 +21,7 @@ from schemas.records import Channel, Kind, Subsystem
 TOP = "sys/devices/system/node"
 _KIB = 1024
 _REMEDY = (
-    "Without it {what} cannot be told by node. Mount the host's /sys and name it with --sys-root."
+    "Without it {what} cannot be told by node. Mount the host's /sys and name it with --path.sys."
 )
 
 MEMINFO = {

@@ -117,7 +117,7 @@ def test_a_log_that_cannot_be_read_any_more() -> None:
     host = GpuHost(FakeNvml.h100s(1), only=["gpu_xid"])
     host.tick(2)
     host.log.records.append(PermissionError(1, "Operation not permitted"))
-    label = "gpu.xid_logged[0000:1b:00]"
+    label = f"gpu.xid_logged[{GPU}]"
     assert math.isnan(host.tick()[label])
     assert host.log.closed
     assert math.isnan(host.tick(50)[label])

@@ -153,8 +153,8 @@ def test_a_gpu_appears() -> None:
     fake.tables.append(nvml_tables.h100(1))
     assert set(host.tick(100)) == set(before)  # NVML knows what there was when it was started
     host.kernel_sees(fake)
-    host.tick(60)
-    values = host.tick(100)  # limits are looked at every ten seconds
+    host.tick(51)
+    values = host.tick(20)
     assert set(values) == set(GpuHost(FakeNvml.h100s(2)).settle())
     assert values[f"gpu.energy[{uuid(0)}]"] == pytest.approx(650, rel=1e-3)
     assert values[f"gpu.energy[{uuid(1)}]"] == pytest.approx(650 * 1.1, rel=1e-3)
@@ -166,7 +166,7 @@ def test_a_gpu_appears_without_a_spike() -> None:
     host.settle()
     fake.tables.append(nvml_tables.h100(1))
     host.kernel_sees(fake)
-    for _ in range(80):
+    for _ in range(52):
         values = host.tick()
         for index in range(2):
             energy = values.get(f"gpu.energy[{uuid(index)}]", math.nan)
@@ -183,8 +183,8 @@ def test_a_gpu_vanishes() -> None:
     assert math.isnan(lost[power(0)])
     del fake.tables[0]
     host.kernel_sees(fake)
-    host.tick(60)
-    values = host.tick(100)
+    host.tick(51)
+    values = host.tick(10)
     assert not [label for label in values if uuid(0) in label]
     assert values[power(1)] > 500
     assert values[f"gpu.energy[{uuid(1)}]"] == pytest.approx(650 * 1.1, rel=1e-3)
@@ -422,3 +422,71 @@ def test_nvml_is_not_shut_down_while_a_call_is_out() -> None:
     gate.set()
     until(host, lambda values: not any(map(math.isnan, values.values())))
     assert fake.calls["nvmlInit"] > starts
+
+
+def layouts(host: GpuHost, ticks: int) -> list[int]:
+    """Return at which ticks the layout was another."""
+    changes = []
+    for tick in range(ticks):
+        before = host.group.channels
+        host.tick()
+        if host.group.channels is not before:
+            changes.append(tick)
+    return changes
+
+
+def test_a_gpu_that_goes_or_comes_changes_the_layout_once() -> None:
+    """All that is known of it at once: a layout that changes has to be learned anew."""
+    fake = FakeNvml.h100s(2)
+    host = GpuHost(fake)
+    assert layouts(host, 150) == [0, 1]  # what GPM has is known with the second sample
+    both = set(host.tick())
+    gone = fake.tables.pop(0)
+    host.kernel_sees(fake)
+    (when,) = layouts(host, 150)
+    assert when <= 50
+    assert set(host.tick()) == {label for label in both if uuid(0) not in label}
+    fake.tables.insert(0, gone)
+    host.kernel_sees(fake)
+    (when,) = layouts(host, 150)
+    assert when <= 50
+    assert set(host.tick()) == both
+
+
+def test_a_driver_that_comes_late_changes_the_layout_in_two_ticks() -> None:
+    fake = FakeNvml.h100s(4)
+    fake.broken = DRIVER_NOT_LOADED
+    host = GpuHost(fake)
+    host.reader.files = {}
+    assert layouts(host, 200) == []
+    fake.broken = 0
+    host.kernel_sees(fake)
+    when, then = layouts(host, 200)
+    assert when <= 120
+    assert then == when + 1  # GPM
+    assert set(host.tick()) == set(GpuHost(FakeNvml.h100s(4)).settle())
+
+
+def test_mig_devices_change_the_layout_once() -> None:
+    fake = FakeNvml.h100s(1)
+    whole = fake.tables[0]
+    host = GpuHost(fake)
+    host.settle()
+    mig = nvml_tables.Table(whole.uuid, "", mig_uuid="MIG-1", instance=1)
+    mig.answers["nvmlDeviceGetMemoryInfo", 2] = {"total": 8, "used": 2, "free": 6, "reserved": 0}
+    whole.migs = [mig]
+    assert len(layouts(host, 150)) == 1
+    whole.migs = []
+    assert len(layouts(host, 150)) == 1
+
+
+def test_a_slow_start_of_nvml_costs_no_channel_ten_seconds() -> None:
+    """All channels are there within two ticks of its coming back."""
+    fake, threads = FakeNvml.h100s(4), Threads()
+    gate = fake.hang("nvmlInit")
+    host = GpuHost(fake, lanes=threads, patience=Patience(60.0, 60.0, start=0.05))
+    host.tick(30)
+    gate.set()
+    until(host, lambda _: threads.away == 0)
+    assert layouts(host, 150) in ([0, 1], [1])
+    assert set(host.tick()) == set(GpuHost(FakeNvml.h100s(4)).settle())

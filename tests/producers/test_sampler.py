@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pytest
@@ -194,17 +196,146 @@ def test_all_are_read_when_the_whole_is_asked_for() -> None:
     assert values.tolist() == [5]
 
 
-def test_what_has_no_channels_is_looked_at_every_ten_seconds() -> None:
+def test_what_is_absent_is_looked_at_less_and_less() -> None:
+    """It is seen at the latest when it has been absent twice as long, or after ten seconds."""
     absent, other = Told(), Told("b")
     host = sampler(Collector("absent", [absent]), Collector("other", [other]))
-    for n in range(300):
-        if n == 150:
+    looked = []
+    for n in range(600):
+        before = absent.reads
+        host.sample((n + 1) * SECOND_NS // 10)
+        if absent.reads > before:
+            looked.append(n)
+    assert looked[:2] == [0, 1]
+    for last, now in itertools.pairwise(looked):
+        assert now - last <= max(1, min(last, 100))
+    assert len(looked) < 25
+    assert other.reads == 600
+
+
+@pytest.mark.parametrize("comes", [2, 5, 20, 150, 450])
+def test_what_comes_late_is_seen_soon(comes: int) -> None:
+    absent = Told()
+    host = sampler(Collector("absent", [absent]))
+    seen = None
+    for n in range(600):
+        if n == comes:
             absent.mean("late", kind=Kind.GAUGE)
             absent.answer = [7.0]
-        host.sample((n + 1) * SECOND_NS // 10)
-    assert 1 + 1 + 100 < absent.reads < 1 + 2 + 150
-    assert other.reads == 300
-    assert "late" in [c.metric for c in host.layout.channels]
+        if host.sample((n + 1) * SECOND_NS // 10).values.tolist() == [7] and seen is None:
+            seen = n
+    assert seen is not None
+    assert comes <= seen <= min(2 * comes, comes + 100)
+    assert absent.reads >= 600 - seen  # from then on at every tick
+
+
+class Together(Told):
+    """A source that shares a device with others."""
+
+    def __init__(self, devices: list[object], metric: str, period_ns: int) -> None:
+        super().__init__(period_ns=period_ns)
+        self.devices = devices
+        self.metric = metric
+        self.finds: object = None
+
+    @property
+    def shared(self) -> object:
+        return self.devices[0]
+
+    def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
+        if self.finds is not None:
+            self.devices[0] = self.finds
+        metrics = [f"{self.metric}{n}" for n in range(len(str(self.devices[0])))]
+        if len(metrics) != len(self.plan.fields):
+            self.mean(*metrics)
+        super().read(reader, mono_ns)
+        return [float(mono_ns)] * len(self.plan.fields)
+
+
+@pytest.mark.parametrize("finder", [0, 3, 7])
+def test_what_is_shared_changes_for_all_in_one_tick(finder: int) -> None:
+    """Whichever of them finds out, whoever's turn it is; the others' values are as without."""
+    devices: list[object] = ["x"]
+    periods = [0, 200_000_000, SECOND_NS, 10 * SECOND_NS] * 2
+    sources = [Together(devices, f"m{n}_", period) for n, period in enumerate(periods)]
+    other, alone = Told("other"), Told("other")
+    host = sampler(
+        *(Collector(f"c{n}", [source]) for n, source in enumerate(sources)),
+        Collector("other", [other]),
+    )
+    without = sampler(Collector("other", [alone]))
+    layouts: list[object] = []
+    for n in range(400):
+        if n == 205:
+            sources[finder].finds = "xyz"  # found at its next turn
+        other.answer = alone.answer = [float(n * n)]
+        sample = host.sample((n + 1) * SECOND_NS // 10)
+        if not layouts or sample.layout is not layouts[-1]:
+            layouts.append(sample.layout)
+        expected = without.sample((n + 1) * SECOND_NS // 10).values
+        np.testing.assert_array_equal(sample.values[-1:], expected)
+    assert len(layouts) == 2
+    assert len(host.layout.channels) == 8 * 3 + 1
+
+
+class Broken(Told):
+    """A source of which one part does not work."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__("a")
+        self.part = part
+        self.works = True
+
+    def _maybe(self, part: str) -> None:
+        if part == self.part and not self.works:
+            raise ValueError(f"no {part}")
+
+    def __getattribute__(self, name: str) -> object:
+        if name in {"period_ns", "plan", "problem", "bad_fields", "shared"}:
+            object.__getattribute__(self, "_maybe")(name)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("part", ["period_ns", "plan", "problem", "bad_fields"])
+def test_no_part_of_a_source_costs_more_than_itself(part: str) -> None:
+    broken, good = Broken(""), Told("good")
+    broken.part = part
+    host = sampler(Collector("broken", [broken]), Collector("good", [good]))
+    for n in range(60):
+        broken.works = not 10 <= n < 30
+        broken.answer, good.answer = [2.0 * n], [3.0 * n]
+        sample = host.sample((n + 1) * SECOND_NS // 10)
+        assert [c.metric for c in sample.layout.channels] == ["a", "good"]
+        assert n == 0 or sample.values[1] == pytest.approx(30)
+    assert sample.values[0] == pytest.approx(20)
+    assert set(host.stats["broken"].failures) == {f"proc/told: ValueError: no {part}"}
+    assert host.stats["good"].failures == {}
+
+
+@pytest.mark.parametrize("given", ["seven", b"x", [7.0], {}, object(), 1 + 2j])
+def test_what_is_no_number_costs_itself(given: object) -> None:
+    odd, good = Told("a", "b", "c", kind=Kind.GAUGE), Told("good")
+    host = sampler(Collector("odd", [odd]), Collector("good", [good]))
+    for n in range(3):
+        odd.answer = [1.0, cast(float, given) if n == 1 else 2.0, 3.0]
+        good.answer = [1.0 * n]
+        values = host.sample((n + 1) * SECOND_NS).values
+        expected = [1, math.nan if n == 1 else 2, 3, math.nan if n == 0 else 1]
+        np.testing.assert_array_equal(values, np.array(expected, np.float32))
+    assert host.stats["odd"].bad_fields == 1
+    assert host.stats["good"].bad_fields == 0
+
+
+@pytest.mark.parametrize("answer", [None, 7, "ab", iter([1.0, 2.0])])
+def test_an_answer_that_is_no_list_costs_its_source(answer: object) -> None:
+    odd, good = Told("a", "b", kind=Kind.GAUGE), Told("good")
+    host = sampler(Collector("odd", [odd]), Collector("good", [good]))
+    for n in range(3):
+        odd.answer = cast(Sequence[float], answer) if n == 1 else [1.0, 2.0]
+        good.answer = [1.0 * n]
+        values = host.sample((n + 1) * SECOND_NS).values
+        assert np.isnan(values[:2]).all() == (n == 1)
+    assert values.tolist() == [1, 2, 1]
 
 
 def test_a_period_that_grows_costs_no_rate() -> None:

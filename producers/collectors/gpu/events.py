@@ -70,6 +70,11 @@ class GpuEvents:
         """How long a reading may serve."""
         return self._pace.period_ns
 
+    @property
+    def shared(self) -> object:
+        """The devices of the session."""
+        return self._session.devices
+
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Return how many events of each kind there were."""
         session = self._session

@@ -90,6 +90,9 @@ class Session:
     ----------
     devices
         What there is; the same object as long as all that was found out about it holds.
+    listed
+        The GPUs that the kernel's driver has, by bus id, and whether NVML knows them or not; looked
+        at every five seconds. None where there is no such driver.
     starts
         How often NVML was started: what it gave before, handles and all, is worthless.
     problem
@@ -105,6 +108,7 @@ class Session:
         patience: Patience | None = None,
     ) -> None:
         self.devices: tuple[Device, ...] = ()
+        self.listed: tuple[str, ...] | None = None
         self.starts = 0
         self.problem = "not started"
         self.clock_ns = clock_ns
@@ -114,7 +118,6 @@ class Session:
         self._nvml: Nvml | None = None
         self._used: Nvml | None = None  # started once, so to be shut down before the next start
         self._count = 0
-        self._bus_ids: object = None
         self._out: Job[Found] | None = None
         self._out_is_start = False
         self._lost: set[str] = set()
@@ -194,15 +197,17 @@ class Session:
         due = self._retry_ns is not None and mono_ns >= self._retry_ns
         if not due and not 0 <= mono_ns - self._look_ns < LOOK_NS:
             self._look_ns = mono_ns
-            due = self._kernel_list(reader) != self._bus_ids
+            before, self.listed = self.listed, self._kernel_list(reader)
+            due = self.listed != before
             if not due and self._nvml is not None:
                 self._ask(mono_ns, start=False, patience_s=self.patience.look)
         if due:
-            self._bus_ids = self._kernel_list(reader)
+            self.listed = self._kernel_list(reader)
             self._look_ns = mono_ns
             self._ask(mono_ns, start=True, patience_s=self.patience.start)
 
-    def _kernel_list(self, reader: Reader) -> object:
+    @staticmethod
+    def _kernel_list(reader: Reader) -> tuple[str, ...] | None:
         listed = reader.list(GPUS)
         return listed if isinstance(listed, tuple) else None
 

@@ -162,15 +162,13 @@ class GpuSource:
 
     @property
     def period_ns(self) -> int:
-        """How long a reading may serve.
+        """How long a reading may serve; a tick while the result of a slow one is awaited."""
+        return EVERY_TICK if self._out is not None else self._pace.period_ns
 
-        It is a tick while the result of a slow one is awaited, and when devices came or went: so
-        that the layout changes once, and not whenever one of many sources has its turn.
-        """
-        devices = self._session.devices
-        if self._out is not None or (devices and devices is not self._devices):
-            return EVERY_TICK
-        return self._pace.period_ns
+    @property
+    def shared(self) -> object:
+        """The devices of the session."""
+        return self._session.devices
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Ask every GPU; NaN where there is no answer."""

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from producers.collectors import kmsg
-from producers.collectors.gpu.session import GPUS, Session
+from producers.collectors.gpu.session import Session
+from producers.collectors.gpu.source import REMEDY
 from producers.reading import Reader
-from producers.source import EVERY_TICK, SECOND_NS, Collector, Field, Plan
+from producers.source import EVERY_TICK, Collector, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
 
-LOOK_NS = 5 * SECOND_NS
 MOST_GPUS = 64
 """A log that names more has something else wrong with it."""
 
@@ -35,7 +35,6 @@ class LoggedXids:
     """A source of XIDs, by GPU: how many, and the newest one's code."""
 
     path = kmsg.PATH
-    remedy = kmsg.REMEDY
     period_ns = EVERY_TICK
 
     def __init__(self, session: Session, tail: kmsg.Tail) -> None:
@@ -45,7 +44,7 @@ class LoggedXids:
         self._tail = tail
         self._counts: Counter[str] = Counter()
         self._last: dict[str, float] = {}
-        self._looked_ns: int | None = None
+        self._seen: tuple[object, object] | None = None
         self._uuids: dict[str, str] = {}
         self._slots: tuple[str, ...] = ()
         self._plan_of: tuple[tuple[str, ...], dict[str, str]] | None = None
@@ -55,13 +54,29 @@ class LoggedXids:
         """Records that were none."""
         return self._tail.bad
 
+    @property
+    def remedy(self) -> str:
+        """Where there are GPUs, that of the log; else it lacks what all GPU metrics lack."""
+        return kmsg.REMEDY if self._slots else REMEDY
+
+    @property
+    def shared(self) -> object:
+        """The devices of the session."""
+        return self._session.devices
+
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Return how many XIDs each GPU had since the log was opened, and the newest code."""
-        if self._looked_ns is None or not 0 <= mono_ns - self._looked_ns < LOOK_NS:
-            self._looked_ns = mono_ns
-            self._look(reader)
+        session = self._session
+        session.ready(reader, mono_ns)
+        if (
+            self._seen is None
+            or session.devices is not self._seen[0]
+            or (session.listed != self._seen[1])
+        ):
+            self._seen = (session.devices, session.listed)
+            self._look()
         if not self._slots:
-            self.problem = f"{self.path}: NVIDIA's driver has no GPU"
+            self.problem = f"{self.path}: {session.problem}"
             return ()
         for message in self._tail.read(mono_ns):
             self._count(message.text)
@@ -74,11 +89,10 @@ class LoggedXids:
         counts = [self._counts[slot] for slot in self._slots]
         return [*counts, *(self._last.get(slot, float("nan")) for slot in self._slots)]
 
-    def _look(self, reader: Reader) -> None:
+    def _look(self) -> None:
         """Find the GPUs: those that NVML has, those of the driver, and those that had an XID."""
         self._uuids = {_slot(bus_id): uuid for bus_id, uuid in self._session.uuids.items()}
-        listed = reader.list(GPUS)
-        there = [_slot(name) for name in listed] if isinstance(listed, tuple) else []
+        there = [_slot(name) for name in self._session.listed or ()]
         had = [slot for slot in self._slots if self._counts[slot]]
         self._slots = tuple(dict.fromkeys((*self._uuids, *there, *had)))
 
