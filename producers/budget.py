@@ -1,9 +1,10 @@
 """What the agent may cost, and how it keeps to that.
 
-Every few seconds the CPU time of the whole process is held against what is allowed. When it is
-more, the costliest collectors are read half as often, again and again until the sum fits; when
+Twice a minute the CPU time of the whole process is held against what is allowed. When it is more,
+the collectors that take most CPU are read half as often, again and again until the sum fits; when
 there is room again they come back one by one, the newest first. So a host on which a file turns
-out to be expensive loses resolution there, and nothing else.
+out to be expensive loses resolution there, and nothing else. A collector that waits long for its
+device takes no CPU meanwhile, and is left alone.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from collections.abc import Mapping
 from producers.sampler import CollectorStats
 
 SECOND_NS = 1_000_000_000
-LOOK_NS = 10 * SECOND_NS
-"""So long the cost is summed up before it is judged."""
+LOOK_NS = 30 * SECOND_NS
+"""So long the cost is summed up before it is judged: bursts are no cost that lasts."""
+
+WARM_NS = 10 * SECOND_NS
+"""What a start costs is not what sampling will: everything is looked around in and set up."""
 
 MOST_STRETCH = 64
 """No collector is read more rarely than this many times its own period."""
@@ -51,7 +55,7 @@ class Budget:
         self._due_ns: int | None = None
         self._looked_ns = 0
         self._cpu_ns = 0
-        self._seconds: dict[str, float] = {}
+        self._spent_ns: dict[str, int] = {}
         self._stretched: list[str] = []
         self._helpless = False
 
@@ -70,22 +74,22 @@ class Budget:
         list of str
             What changed, in words.
         """
-        if self._due_ns is not None and mono_ns < self._due_ns:
+        if self._due_ns is None:
+            self._due_ns = mono_ns + WARM_NS
+        if mono_ns < self._due_ns:
             return []
-        wall_s = (mono_ns - self._looked_ns) / SECOND_NS
-        cpu_s = (cpu_ns - self._cpu_ns) / SECOND_NS
-        # By wall time, since CPU time cannot be had per collector: on a busy host it holds what
-        # others took, too, but in proportion.
+        wall_ns = mono_ns - self._looked_ns
+        used_ns = cpu_ns - self._cpu_ns
         costs = {
-            name: 100 * (s.seconds - self._seconds.get(name, 0.0)) / wall_s
+            name: 100 * (s.cpu_ns - self._spent_ns.get(name, 0)) / wall_ns
             for name, s in stats.items()
         }
-        first = self._due_ns is None
+        warm = self._looked_ns > 0
         self._due_ns, self._looked_ns, self._cpu_ns = mono_ns + LOOK_NS, mono_ns, cpu_ns
-        self._seconds = {name: s.seconds for name, s in stats.items()}
-        if first:  # start-up is not what it will cost
+        self._spent_ns = {name: s.cpu_ns for name, s in stats.items()}
+        if not warm:
             return []
-        self.used = 100 * cpu_s / wall_s
+        self.used = 100 * used_ns / wall_ns
         if self.used > self.allowed:
             return self._stretch(costs, stats)
         self._helpless = False
@@ -116,12 +120,13 @@ class Budget:
         return said
 
     def _come_back(self, costs: dict[str, float], stats: Mapping[str, CollectorStats]) -> list[str]:
-        if not self._stretched:
+        room = ROOM * self.allowed - self.used
+        fits = [n for n in reversed(self._stretched) if costs.get(n, 0.0) <= room]
+        if not fits:
             return []
-        name = self._stretched[-1]
-        if self.used + costs.get(name, 0.0) > ROOM * self.allowed:
-            return []
-        self._stretched.pop()
+        name = fits[0]
+        # The newest of its entries: it may have been stretched several times.
+        del self._stretched[len(self._stretched) - 1 - self._stretched[::-1].index(name)]
         stats[name].stretch //= 2
         if stats[name].stretch > 1:
             return []

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 
 from producers.rates import Rates, View
 from producers.reading import Reader
-from producers.source import Collector, Derive, Doubles, Field, Plan, Sharing, Source
+from producers.source import (
+    Collector,
+    Delegating,
+    Derive,
+    Doubles,
+    Field,
+    Plan,
+    Sharing,
+    Source,
+)
 from schemas.records import Channel, Floats, Layout, layout_fingerprint
 
 log = logging.getLogger(__name__)
@@ -49,6 +58,8 @@ class CollectorStats:
     ----------
     seconds, last_seconds
         Reading and parsing, all samples and the newest one.
+    cpu_ns
+        CPU time that reading took, all samples: less than `seconds` where it waited for a device.
     age_ns
         How old the oldest of its readings was in the newest sample.
     stretch
@@ -61,6 +72,7 @@ class CollectorStats:
 
     seconds: float = 0.0
     last_seconds: float = 0.0
+    cpu_ns: int = 0
     age_ns: int = 0
     stretch: int = 1
     failures: Counter[str] = field(default_factory=Counter)
@@ -96,6 +108,8 @@ class _Part:
     absent_ns: int | None = None
     sharing: Sharing | None = None
     shared: object = None
+    delegating: Delegating | None = None
+    elsewhere_ns: int = 0
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
     places: NDArray[np.intp] = field(default_factory=lambda: _NONE)
@@ -155,10 +169,12 @@ class Group:
         *,
         tick_ns: int = TICK_NS,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._reader = reader
         self._tick_ns = tick_ns
         self._clock_ns = clock_ns
+        self._cpu_ns = cpu_ns
         self.stats: dict[str, CollectorStats] = {}
         self._rates = Rates()
         self.events = self._rates.events
@@ -175,6 +191,8 @@ class Group:
                 part = _Part(source, stats, collector.name, next(numbers), phase_ns)
                 if isinstance(source, Sharing):
                     part.sharing = source
+                if isinstance(source, Delegating):
+                    part.delegating = source
                 parts.append(part)
             self._collectors.append(_Turns(stats, parts))
         self._parts = [part for turns in self._collectors for part in turns.parts]
@@ -200,7 +218,7 @@ class Group:
             return self._values
         given: dict[int, Sequence[float]] = {}
         self._call_those_that_share()
-        before = self._clock_ns()
+        before, cpu = self._clock_ns(), self._cpu_ns()
         for turns in self._collectors:
             stats = turns.stats
             if not (whole or turns.stretch != stats.stretch):
@@ -211,17 +229,19 @@ class Group:
             elif turns.stretch != stats.stretch:
                 self._stretch(turns, mono_ns)
             self._take_turns(turns, mono_ns, given, whole=whole)
-            after = self._clock_ns()
+            after, cpu_after = self._clock_ns(), self._cpu_ns()
             stats.last_seconds = (after - before) / 1e9
             stats.seconds += stats.last_seconds
-            before = after
+            stats.cpu_ns += cpu_after - cpu
+            before, cpu = after, cpu_after
         # Reading may have found out that devices came or went.
         for turns in self._call_those_that_share():
             self._take_turns(turns, mono_ns, given)
-            after = self._clock_ns()
+            after, cpu_after = self._clock_ns(), self._cpu_ns()
             turns.stats.last_seconds += (after - before) / 1e9
             turns.stats.seconds += (after - before) / 1e9
-            before = after
+            turns.stats.cpu_ns += cpu_after - cpu
+            before, cpu = after, cpu_after
         if self._changed:
             self._changed = False
             self._rebuild()
@@ -355,6 +375,10 @@ class Group:
                 self._changed = True
             if part.sharing is not None:
                 part.shared = part.sharing.shared
+            if part.delegating is not None:
+                elsewhere = part.delegating.elsewhere_ns
+                part.stats.cpu_ns += elsewhere - part.elsewhere_ns
+                part.elsewhere_ns = elsewhere
             if source.bad_fields != part.bad_fields:
                 part.stats.bad_fields += source.bad_fields - part.bad_fields
                 part.bad_fields = source.bad_fields

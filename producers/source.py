@@ -148,6 +148,15 @@ class Sharing(Protocol):
         """What it shares; another object once that has changed."""
 
 
+@runtime_checkable
+class Delegating(Protocol):
+    """What a source that has other threads work for it is, too."""
+
+    @property
+    def elsewhere_ns(self) -> int:
+        """CPU time that other threads spent on its readings, since the start, nanoseconds."""
+
+
 @dataclass(frozen=True)
 class Collector:
     """The sources of one part of the host. It has state: make one for each `Group`."""

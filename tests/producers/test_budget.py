@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.budget import LOOK_NS, MOST_STRETCH, SECOND_NS, Budget, allowed_percent
+from producers.budget import (
+    LOOK_NS,
+    MOST_STRETCH,
+    SECOND_NS,
+    WARM_NS,
+    Budget,
+    allowed_percent,
+)
 from producers.sampler import CollectorStats
 
 
@@ -23,6 +30,8 @@ class Machine:
         self.mono_ns = 5 * SECOND_NS
         self.cpu_ns = 0.0
         self.budget.look(self.mono_ns, 0, self.stats)
+        self.mono_ns += WARM_NS
+        self.budget.look(self.mono_ns, 0, self.stats)
 
     @property
     def percent(self) -> float:
@@ -35,10 +44,9 @@ class Machine:
     def look(self, times: int = 1) -> list[str]:
         said = []
         for _ in range(times):
-            seconds = LOOK_NS / SECOND_NS
             self.cpu_ns += self.percent / 100 * LOOK_NS
             for name, s in self.stats.items():
-                s.seconds += self.costs[name] / s.stretch / 100 * seconds
+                s.cpu_ns += round(self.costs[name] / s.stretch / 100 * LOOK_NS)
             self.mono_ns += LOOK_NS
             said += self.budget.look(self.mono_ns, int(self.cpu_ns), self.stats)
         return said
@@ -88,11 +96,36 @@ def test_when_nothing_helps_it_is_said_once() -> None:
 
 def test_what_a_start_costs_is_not_judged() -> None:
     budget = Budget(1.0)
-    stats = {"cpu": CollectorStats(seconds=3.0)}
-    assert budget.look(10**9, 4 * SECOND_NS, stats) == []
-    assert budget.look(10**9 + LOOK_NS - 1, 9 * SECOND_NS, stats) == []
+    stats = {"cpu": CollectorStats(cpu_ns=3 * SECOND_NS)}
+    for second in range(1, 40):
+        cpu_ns = min(second, 9) * SECOND_NS  # a core for nine seconds
+        assert budget.look(second * SECOND_NS, cpu_ns, stats) == []
     assert math.isnan(budget.used)
     assert stats["cpu"].stretch == 1
+
+
+def test_what_waits_is_not_what_costs() -> None:
+    """A GPU collector that waits for its driver takes time, and no CPU."""
+    machine = Machine(2.0, 0.5, cpu=0.4, gpu=0.2, interrupts=2.0)
+    for _ in range(3):
+        machine.stats["gpu"].seconds += 20
+        machine.look()
+    assert machine.stretch == {"cpu": 1, "gpu": 1, "interrupts": 4}
+
+
+def test_whichever_fits_comes_back() -> None:
+    """Although what was stretched last does not fit yet."""
+    machine = Machine(4.0, 0.0, first=8.0)
+    machine.look(2)
+    machine.stats["last"], machine.costs["last"] = CollectorStats(), 12.0
+    machine.look(4)
+    assert machine.stretch["first"] > 1
+    assert machine.stretch["last"] > machine.stretch["first"]
+    machine.costs["first"] = 0.1
+    machine.look(10)
+    assert machine.stretch["first"] == 1
+    assert machine.stretch["last"] > 1
+    assert machine.percent <= 4.0
 
 
 @given(

@@ -507,16 +507,32 @@ def test_two_ranks_of_a_recording_see_their_own_network() -> None:
 
 
 def test_collectors_cost_is_measured() -> None:
-    ticks = iter(range(0, 10**9, 1000))
+    ticks, cpu = iter(range(0, 10**9, 1000)), iter(range(0, 10**9, 300))
     group = Group(
         [Collector("a", [Told("x")]), Collector("b", [Told("y"), Told("z")])],
         MemoryReader(),
         clock_ns=lambda: next(ticks),
+        cpu_ns=lambda: next(cpu),
     )
     group.collect(1)
     group.collect(2)
     assert group.stats["a"].last_seconds == pytest.approx(1e-6)
     assert group.stats["b"].seconds == pytest.approx(2e-6)
+    assert group.stats["b"].cpu_ns == 2 * 300
+
+
+def test_the_cpu_time_of_other_threads_is_a_collector_s_too() -> None:
+    class Busy(Told):
+        elsewhere_ns = 0
+
+        def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
+            self.elsewhere_ns += 5_000
+            return super().read(reader, mono_ns)
+
+    group = Group([Collector("a", [Busy("x")])], MemoryReader(), cpu_ns=lambda: 0)
+    for n in range(1, 4):
+        group.collect(n)
+    assert group.stats["a"].cpu_ns == 15_000
 
 
 def test_two_collectors_of_one_name_are_refused() -> None:

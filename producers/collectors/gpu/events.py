@@ -58,6 +58,7 @@ class GpuEvents:
         self.plan = Plan()
         self._session = session
         self._pace = Pace()
+        self.elsewhere_ns = 0
         self._starts = 0
         self._set: Any = None
         self._counts: Counter[tuple[str, int]] = Counter()
@@ -88,7 +89,9 @@ class GpuEvents:
             self._register(nvml, session.devices)
         if self._columns:
             before = session.clock_ns()
+            elsewhere_ns = session.elsewhere_ns
             (came,) = session.visit([Visit(_NOBODY, _Drain(nvml, self._set))])
+            self.elsewhere_ns += session.elsewhere_ns - elsewhere_ns
             self._pace.spent(session.clock_ns() - before)
             if came is None:
                 self.problem = f"{self.path}: NVML does not answer"

@@ -10,6 +10,7 @@ jobs are handed over, not single calls.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -27,18 +28,22 @@ class Job(Generic[T]):
         Nothing of it will happen any more.
     leave
         Set it to stop after the step under way.
+    cpu_ns
+        CPU time that its steps took, where another thread than the caller's did them.
     """
 
     def __init__(self, steps: Sequence[Callable[[], T]]) -> None:
         self.results: list[T] = []
         self.done = False
         self.leave = False
+        self.cpu_ns = 0
         self.error: Exception | None = None
         self._steps = steps
 
-    def run(self) -> None:
+    def run(self, *, elsewhere: bool = False) -> None:
         """Do the steps. What raises ends the job, and is kept in `error`."""
         results = self.results
+        before = time.thread_time_ns() if elsewhere else 0
         try:
             for step in self._steps:
                 results.append(step())
@@ -46,6 +51,8 @@ class Job(Generic[T]):
                     break
         except Exception as e:
             self.error = e
+        if elsewhere:
+            self.cpu_ns = time.thread_time_ns() - before
         self.done = True
 
 
@@ -121,6 +128,6 @@ class _Lane:
         while True:
             self._go.acquire()
             if self._job is not None:
-                self._job.run()
+                self._job.run(elsewhere=True)
                 self._job = None
             self._back.release()

@@ -93,6 +93,8 @@ class Session:
     listed
         The GPUs that the kernel's driver has, by bus id, and whether NVML knows them or not; looked
         at every five seconds. None where there is no such driver.
+    elsewhere_ns
+        CPU time that other threads spent on visits, nanoseconds.
     starts
         How often NVML was started: what it gave before, handles and all, is worthless.
     problem
@@ -110,6 +112,7 @@ class Session:
         self.devices: tuple[Device, ...] = ()
         self.listed: tuple[str, ...] | None = None
         self.starts = 0
+        self.elsewhere_ns = 0
         self.problem = "not started"
         self.clock_ns = clock_ns
         self._load = load
@@ -152,6 +155,7 @@ class Session:
         while todo:
             job = Job([visits[i].ask for i in todo])
             self._lanes.run(job, patience_s)
+            self.elsewhere_ns += job.cpu_ns
             came = list(job.results)
             for i, result in zip(todo, came, strict=False):
                 results[i] = result

@@ -143,6 +143,7 @@ class GpuSource:
         self.remedy = remedy
         self.problem = ""
         self.bad_fields = 0
+        self.elsewhere_ns = 0
         self.plan = Plan()
         self._session = session
         self._find = find
@@ -187,7 +188,9 @@ class GpuSource:
         if self._background:
             return self._read_in_background()
         before = session.clock_ns()
+        elsewhere_ns = session.elsewhere_ns
         results = session.visit(self._visits)
+        self.elsewhere_ns += session.elsewhere_ns - elsewhere_ns
         self._pace.spent(session.clock_ns() - before)
         return self._numbers(results)
 
@@ -210,6 +213,7 @@ class GpuSource:
             session.start(self._out)
         elif out.done:
             self._out = None
+            self.elsewhere_ns += out.cpu_ns
             if out.results and self._out_of is self.plan:
                 self._newest = self._numbers(out.results[0])
         if len(self._newest) != len(self.plan.fields):
