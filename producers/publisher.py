@@ -1,12 +1,13 @@
 """Records to Kafka: in order, bounded, and never in the way of sampling.
 
 Messages wait in a backlog of our own and are handed to librdkafka a few at a time. While the
-broker is away the backlog keeps the newest minutes and drops, counted, the oldest; when it
-comes back everything kept goes out in order. librdkafka alone would keep the oldest and refuse
-the newest when its queue is full; so while nothing gets through it is given two messages to try
-with. What has to wait is compressed, to a third or less. A fatal producer error costs nothing but
-the producer: what was not acknowledged is sent again by a new one (a reader may see such a record
-twice).
+broker is away the backlog keeps the newest minutes and drops, counted, the oldest; when it comes
+back everything kept goes out in order. librdkafka alone would keep the oldest and refuse the
+newest when its queue is full; so while nothing gets through it is given two messages of each topic
+to try with, and a topic that no broker has a leader for holds up no other. (It counts their time
+anew, so those tries can be up to twice as old as what is kept.) What has to wait is compressed, to
+a third or less. A fatal producer error costs nothing but the producer: what was not acknowledged
+is sent again by a new one (a reader may see such a record twice).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,7 +32,8 @@ from schemas.topics import Topic
 IN_FLIGHT_MESSAGES = 32
 """What librdkafka is given at a time. At ten ticks a second, 320 seconds are caught up in one."""
 TRIES = 2
-"""What it is given while nothing gets through: the rest is kept here, and the newest of it."""
+"""What it is given of a topic while nothing gets through: the rest is kept here, and the newest of
+it."""
 IN_FLIGHT_KBYTES = 16 * 1024
 MESSAGE_BYTES = 8 * 1024 * 1024
 FLUSH_STEP_S = 0.05
@@ -136,9 +138,11 @@ class Publisher:
         self._make_producer = make_producer
         self._mono_ns = mono_ns
         self._config = producer_config(brokers, client_id, max(1, keep_ns // 1_000_000))
-        self._backlog: deque[_Message] = deque()
+        self._backlog: dict[str, deque[_Message]] = {}
         self._backlog_bytes = 0
+        self._waiting = 0  # messages in the backlog
         self._in_flight: dict[int, _Message] = {}
+        self._out: Counter[str] = Counter()  # of these, by topic
         self._number = 0
         self._fatal = False
         self._rebuild_ns = 0
@@ -146,22 +150,25 @@ class Publisher:
 
     def __len__(self) -> int:
         """Messages that are not acknowledged yet."""
-        return len(self._backlog) + len(self._in_flight)
+        return self._waiting + len(self._in_flight)
 
     def publish(self, topic: Topic, key: str, record: Record) -> None:
         """Queue a record; it goes out with this or a later `poll`."""
         value = encode(record)
-        self._backlog.append(_Message(self._number, topic.name, key, value, self._mono_ns()))
+        message = _Message(self._number, topic.name, key, value, self._mono_ns())
+        self._backlog.setdefault(topic.name, deque()).append(message)
         self._number += 1
+        self._waiting += 1
         self._backlog_bytes += len(value)
         self.payload_bytes += len(value)
 
     def poll(self) -> None:
         """Move what can move: call once a tick."""
         self._serve(0)
-        self._hand_over()
-        self._pack()
-        self._trim()
+        if self._waiting:
+            self._hand_over()
+            self._pack()
+            self._trim()
 
     def close(self, timeout_s: float) -> int:
         """Wait for the acknowledgements, `timeout_s` at most; return how many never came."""
@@ -187,11 +194,13 @@ class Publisher:
             self._rebuild()
 
     def _hand_over(self) -> None:
-        """Give librdkafka what it has room for."""
-        while self._backlog:
-            if self.trouble and len(self._in_flight) >= TRIES:
-                return
-            message = self._backlog[0]
+        """Give librdkafka what it has room for, in the order in which it was published."""
+        held: set[str] = set()
+        while queue := self._oldest(except_for=held):
+            message = queue[0]
+            if self.trouble and self._out[message.topic] >= TRIES:
+                held.add(message.topic)
+                continue
             try:
                 self._producer.produce(
                     message.topic,
@@ -207,30 +216,38 @@ class Publisher:
                 self.dropped["refused"] += 1
             else:
                 self._in_flight[message.number] = message
-            self._pop_backlog()
+                self._out[message.topic] += 1
+            self._pop(queue)
+
+    def _oldest(self, except_for: Collection[str] = ()) -> deque[_Message] | None:
+        """Return the topic's backlog that has the oldest message of all."""
+        queues = [q for topic, q in self._backlog.items() if q and topic not in except_for]
+        return min(queues, key=lambda q: q[0].number, default=None)
 
     def _pack(self) -> None:
         """Compress what came since the last time and has to wait."""
-        backlog = self._backlog
-        for i in range(len(backlog) - 1, -1, -1):
-            message = backlog[i]
-            if message.packed:
-                break
-            backlog[i] = packed = message.pack()
-            self._backlog_bytes += len(packed.data) - len(message.data)
+        for queue in self._backlog.values():
+            for i in range(len(queue) - 1, -1, -1):
+                message = queue[i]
+                if message.packed:
+                    break
+                queue[i] = packed = message.pack()
+                self._backlog_bytes += len(packed.data) - len(message.data)
 
     def _trim(self) -> None:
         """Drop what is too old, and the oldest while there is too much."""
         oldest_ns = self._mono_ns() - self._keep_ns
-        while self._backlog and self._backlog[0].born_ns < oldest_ns:
-            self._pop_backlog()
-            self.dropped["too_old"] += 1
-        while self._backlog_bytes > self._keep_bytes:
-            self._pop_backlog()
+        for queue in self._backlog.values():
+            while queue and queue[0].born_ns < oldest_ns:
+                self._pop(queue)
+                self.dropped["too_old"] += 1
+        while self._backlog_bytes > self._keep_bytes and (oldest := self._oldest()):
+            self._pop(oldest)
             self.dropped["no_room"] += 1
 
-    def _pop_backlog(self) -> None:
-        self._backlog_bytes -= len(self._backlog.popleft().data)
+    def _pop(self, queue: deque[_Message]) -> None:
+        self._backlog_bytes -= len(queue.popleft().data)
+        self._waiting -= 1
 
     def _note(self, error: KafkaError) -> bool:
         """Remember an error; return whether the producer is of no use any more."""
@@ -254,6 +271,7 @@ class Publisher:
         else:
             self.dropped["refused"] += 1
         del self._in_flight[message.number]
+        self._out[message.topic] -= 1
 
     def _build(self) -> Any:
         return self._make_producer({**self._config, "error_cb": self._note})
@@ -265,7 +283,10 @@ class Publisher:
         self._retire(old)
         again = [*self._in_flight.values()]  # in the order in which they were handed over
         self._in_flight.clear()
-        self._backlog.extendleft(reversed(again))
+        self._out.clear()
+        for message in reversed(again):
+            self._backlog.setdefault(message.topic, deque()).appendleft(message)
+        self._waiting += len(again)
         self._backlog_bytes += sum(len(message.data) for message in again)
         self._fatal = False
         self._rebuild_ns = self._mono_ns() + REBUILD_NS

@@ -223,6 +223,35 @@ def test_the_backlog_drops_the_oldest_when_memory_is_short() -> None:
     assert bench.took() == [0, 1, 2, 3, 20, 21, 22, 23]
 
 
+def test_a_topic_that_is_stuck_holds_up_no_other() -> None:
+    """Its partition has no leader: it is never acknowledged, and nothing says why."""
+    bench = Bench(keep_ns=10 * MINUTE_NS)
+    bench.room = 32
+    bench.publisher._rebuild()
+    producer = bench.producers[-1]
+    for second in range(300):
+        bench.now = second * SECOND_NS
+        if second == 100:
+            producer.config["error_cb"](KafkaError(KafkaError._TRANSPORT, "one of three is down"))
+        if second % 60 == 0:
+            bench.publisher.publish(LAYOUTS, "node1:7", telemetry(1000 + second))
+        bench.publish(second)
+        # Only telemetry is acknowledged.
+        stuck = [w for w in producer.waiting if decode_as(Telemetry, w[0]).seq >= 1000]
+        producer.waiting = [w for w in producer.waiting if w not in stuck]
+        producer.acknowledge(len(producer.waiting))
+        producer.waiting = stuck
+    assert bench.took() == list(range(300))
+    assert bench.publisher.delivered == 300
+    assert not bench.publisher.dropped
+    assert len(bench.publisher) == 5  # layouts
+    producer.acknowledge(5)
+    bench.publisher.poll()
+    producer.acknowledge(5)
+    assert bench.took()[300:] == [1000, 1060, 1120, 1180, 1240]
+    assert len(bench.publisher) == 0
+
+
 def test_what_has_to_wait_is_kept_compressed_and_arrives_as_it_was() -> None:
     bench = Bench(keep_bytes=20_000)
     sent = [noise(0, 10), *(telemetry(seq, channels=5_000) for seq in range(1, 60)), noise(60, 500)]
