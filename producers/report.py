@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,6 +15,22 @@ from producers.source import Collector
 SECOND_NS = 1_000_000_000
 LOOK_NS = SECOND_NS
 SAY_NS = 60 * SECOND_NS
+
+
+MOST_NAMED = 3
+"""More than this many reasons are too much for a line."""
+REFUSALS = (os.strerror(errno.EACCES), os.strerror(errno.EPERM))
+
+
+def merged(problems: Iterable[tuple[str, str]]) -> list[str]:
+    """Return paths and problems in words, one for all that have the same problem."""
+    by_reason: dict[str, list[str]] = {}
+    for path, reason in sorted(problems):
+        by_reason.setdefault(reason, []).append(path)
+    return [
+        f"{path}: {reason}" if not more else f"{path} and {len(more)} more: {reason}"
+        for reason, (path, *more) in by_reason.items()
+    ]
 
 
 class Report:
@@ -38,15 +56,22 @@ class Report:
         self._look_ns = 0
         self._losses_ns = 0
         self._counts: Counter[str] = Counter()
-        self._absent: set[str] = set()
+        self._absent: set[tuple[str, str]] = set()
         self._failures: set[str] = set()
         self._suspect = False  # there was trouble at the last look
         self._troubled = False  # and it was said
 
     def absent(self) -> list[str]:
-        """Return what is absent now; `look` will not say that again."""
+        """Return what is absent now; `look` will not say that again.
+
+        Where that is much, as on most hosts, it names what somebody may mend, and counts the rest.
+        """
         self._absent = self._problems()
-        return sorted(self._absent)
+        named, rest = merged(self._absent), 0
+        if len(named) > MOST_NAMED:
+            mendable = {p for p in self._absent if p[1].endswith(REFUSALS)}
+            named, rest = merged(mendable), len(self._absent - mendable)
+        return named + ([f"{rest} sources that are not here (doctor names them)"] if rest else [])
 
     def look(self, mono_ns: int) -> None:
         """Look, unless it is too early to say anything."""
@@ -56,9 +81,10 @@ class Report:
         absent, failures = self._problems(), self._failed()
         parts = self._sending()
         parts += self._losses(mono_ns)
-        parts += [f"absent: {problem}" for problem in sorted(absent - self._absent)]
-        parts += [f"no longer: {problem}" for problem in sorted(self._absent - absent)]
-        parts += [f"failed: {r}" for r in sorted(failures - self._failures - absent)]
+        parts += [f"absent: {problem}" for problem in merged(absent - self._absent)]
+        parts += [f"no longer: {problem}" for problem in merged(self._absent - absent)]
+        known = {f"{path}: {reason}" for path, reason in absent}
+        parts += [f"failed: {r}" for r in sorted(failures - self._failures - known)]
         self._absent, self._failures = absent, failures
         if parts:
             self._say("; ".join(parts))
@@ -92,8 +118,9 @@ class Report:
         new, self._counts = counts - self._counts, counts
         return [f"{what}: {n}" for what, n in new.items()]
 
-    def _problems(self) -> set[str]:
-        return {source.problem for source in self._sources if source.problem}
+    def _problems(self) -> set[tuple[str, str]]:
+        """Return the path of each source that has a problem, and the problem."""
+        return {(s.path, s.problem.removeprefix(f"{s.path}: ")) for s in self._sources if s.problem}
 
     def _failed(self) -> set[str]:
         return {reason for stats in self._stats() for reason in stats.failures}

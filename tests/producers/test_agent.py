@@ -7,10 +7,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from deploy.local import Broker
+from producers.report import merged
 from schemas.codec import decode
 from schemas.records import Layout, Subsystem, Telemetry, layout_fingerprint
 from schemas.topics import LAYOUTS, TELEMETRY
-from tests.producers.hosts import INTERVAL_US, SECOND_NS, START_NS, Host
+from tests.producers.hosts import INTERVAL_US, SECOND_NS, START_NS, Host, Numbers
 from tests.producers.kafka import read_topic
 
 START_US = START_NS // 1000
@@ -279,6 +280,28 @@ def test_a_source_that_raises_costs_its_channels_and_is_said_once() -> None:
     assert values[:10].tolist() == [1.0] * 10
     assert np.isnan(values[10:]).all()
     assert len(layouts(host)) == 3
+
+
+def test_what_many_lack_for_one_reason_is_said_once() -> None:
+    assert merged(
+        [("b", "no driver"), ("a", "no driver"), ("c", "no file"), ("d", "no driver")]
+    ) == [
+        "a and 2 more: no driver",
+        "c: no file",
+    ]
+
+
+def test_where_much_is_absent_only_what_can_be_mended_is_named() -> None:
+    host = Host(1.0)
+    sources = [Numbers() for _ in range(6)]
+    for n, source in enumerate(sources):
+        source.path = f"sys/n{n}"
+        source.problem = f"sys/n{n}: reason {n}" if n else "sys/n0: Permission denied"
+    host.agent._report._sources = [*sources]
+    assert host.agent.prepare() == [
+        "sys/n0: Permission denied",
+        "5 sources that are not here (doctor names them)",
+    ]
 
 
 def test_preparing_gives_the_first_tick_its_rates_and_says_what_is_absent() -> None:
