@@ -31,6 +31,7 @@ from producers.source import (
     Doubles,
     Field,
     Plan,
+    Shared,
     Sharing,
     Source,
 )
@@ -93,8 +94,8 @@ class _Part:
 
     `phase_ns` spreads those of one period over the ticks. It has had its turn from `turn_ns` on,
     and has it again at `next_ns`. It has had no channels since `absent_ns`, and was read when what
-    it shares with others was `shared`. `places` are those of its fields among all, `direct` those
-    of the plan, and `direct_to` those of their channels among all.
+    it shares with others was of `generation`. `places` are those of its fields among all, `direct`
+    those of the plan, and `direct_to` those of their channels among all.
     """
 
     source: Source
@@ -106,8 +107,8 @@ class _Part:
     next_ns: int = 0
     read_ns: int = 0
     absent_ns: int | None = None
-    sharing: Sharing | None = None
-    shared: object = None
+    shared: Shared | None = None
+    generation: object = None
     delegating: Delegating | None = None
     elsewhere_ns: int = 0
     plan: Plan = field(default_factory=Plan)
@@ -190,18 +191,14 @@ class Group:
                 phase_ns = int(next(phases) % 1 * _PHASES_NS)
                 part = _Part(source, stats, collector.name, next(numbers), phase_ns)
                 if isinstance(source, Sharing):
-                    part.sharing = source
+                    part.shared = source.shared
                 if isinstance(source, Delegating):
                     part.delegating = source
                 parts.append(part)
             self._collectors.append(_Turns(stats, parts))
         self._parts = [part for turns in self._collectors for part in turns.parts]
-        self._sharing = [
-            (turns, part, part.sharing)
-            for turns in self._collectors
-            for part in turns.parts
-            if part.sharing is not None
-        ]
+        self._shared = {id(p.shared): p.shared for p in self._parts if p.shared is not None}
+        self._generations: dict[int, object] = {}
         self.channels: tuple[Channel, ...] = ()
         self._at = _NOT_READ
         self._changed = False
@@ -217,7 +214,8 @@ class Group:
         if mono_ns == self._at:
             return self._values
         given: dict[int, Sequence[float]] = {}
-        self._call_those_that_share()
+        if self._shared:
+            self._call_those_that_share()
         before, cpu = self._clock_ns(), self._cpu_ns()
         for turns in self._collectors:
             stats = turns.stats
@@ -235,7 +233,7 @@ class Group:
             stats.cpu_ns += cpu_after - cpu
             before, cpu = after, cpu_after
         # Reading may have found out that devices came or went.
-        for turns in self._call_those_that_share():
+        for turns in self._call_those_that_share() if self._shared else ():
             self._take_turns(turns, mono_ns, given)
             after, cpu_after = self._clock_ns(), self._cpu_ns()
             turns.stats.last_seconds += (after - before) / 1e9
@@ -252,19 +250,20 @@ class Group:
         return self._values
 
     def _call_those_that_share(self) -> list[_Turns]:
-        """Give a turn to sources of which what they share has changed; return their collectors."""
+        """Give a turn to sources when what they share has changed; return their collectors."""
         called: list[_Turns] = []
-        for turns, part, source in self._sharing:
-            try:
-                shared = source.shared
-            except Exception as e:
-                self._failed(part, _in_words(part, e), e)
+        for key, shared in self._shared.items():
+            generation = shared.generation
+            if generation is self._generations.get(key):
                 continue
-            if shared is not part.shared:
-                part.absent_ns = None
-                part.next_ns = turns.next_ns = 0
-                if turns not in called:
-                    called.append(turns)
+            self._generations[key] = generation
+            for turns in self._collectors:
+                for part in turns.parts:
+                    if part.shared is shared and part.generation is not generation:
+                        part.absent_ns = None
+                        part.next_ns = turns.next_ns = 0
+                        if turns not in called:
+                            called.append(turns)
         return called
 
     def _take_turns(
@@ -280,7 +279,9 @@ class Group:
             if part.turn_ns <= mono_ns < part.next_ns and not whole:
                 continue
             part.read_ns = mono_ns
-            given[part.number] = self._read(part, mono_ns)
+            numbers = self._read(part, mono_ns)
+            if part.plan.fields:
+                given[part.number] = numbers
             self._take_turn(part, mono_ns)
         turns.turn_ns = max((p.turn_ns for p in turns.parts), default=0)
         turns.next_ns = min((p.next_ns for p in turns.parts), default=0)
@@ -373,8 +374,8 @@ class Group:
             if source.plan is not part.plan:
                 part.plan = source.plan
                 self._changed = True
-            if part.sharing is not None:
-                part.shared = part.sharing.shared
+            if part.shared is not None:
+                part.generation = part.shared.generation
             if part.delegating is not None:
                 elsewhere = part.delegating.elsewhere_ns
                 part.stats.cpu_ns += elsewhere - part.elsewhere_ns

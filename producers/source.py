@@ -135,17 +135,28 @@ class Closable(Protocol):
         """Let go of it. A later read may take it again."""
 
 
+class Shared(Protocol):
+    """What several sources share: devices that come and go for all of them."""
+
+    @property
+    def generation(self) -> object:
+        """Another object whenever it has changed so that every source has to look again.
+
+        It raises nothing.
+        """
+
+
 @runtime_checkable
 class Sharing(Protocol):
-    """What a source that shares something with others is, too: devices that come and go for all.
+    """What a source that shares something with others is, too.
 
-    Where that has become another, all of them are read in that tick, whoever's turn it is: so the
-    layout changes once, and not whenever one of many has its turn.
+    Where that is of another generation, all of them are read in that tick, whoever's turn it is:
+    so the layout changes once, and not whenever one of many has its turn.
     """
 
     @property
-    def shared(self) -> object:
-        """What it shares; another object once that has changed."""
+    def shared(self) -> Shared:
+        """What it shares, always the same object."""
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -229,23 +230,26 @@ def test_what_comes_late_is_seen_soon(comes: int) -> None:
     assert absent.reads >= 600 - seen  # from then on at every tick
 
 
-class Together(Told):
-    """A source that shares a device with others."""
+@dataclass(eq=False)
+class Devices:
+    """What sources share."""
 
-    def __init__(self, devices: list[object], metric: str, period_ns: int) -> None:
+    generation: object
+
+
+class Together(Told):
+    """A source that shares devices with others."""
+
+    def __init__(self, devices: Devices, metric: str, period_ns: int) -> None:
         super().__init__(period_ns=period_ns)
-        self.devices = devices
+        self.shared = devices
         self.metric = metric
         self.finds: object = None
 
-    @property
-    def shared(self) -> object:
-        return self.devices[0]
-
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         if self.finds is not None:
-            self.devices[0] = self.finds
-        metrics = [f"{self.metric}{n}" for n in range(len(str(self.devices[0])))]
+            self.shared.generation = self.finds
+        metrics = [f"{self.metric}{n}" for n in range(len(str(self.shared.generation)))]
         if len(metrics) != len(self.plan.fields):
             self.mean(*metrics)
         super().read(reader, mono_ns)
@@ -255,7 +259,7 @@ class Together(Told):
 @pytest.mark.parametrize("finder", [0, 3, 7])
 def test_what_is_shared_changes_for_all_in_one_tick(finder: int) -> None:
     """Whichever of them finds out, whoever's turn it is; the others' values are as without."""
-    devices: list[object] = ["x"]
+    devices = Devices("x")
     periods = [0, 200_000_000, SECOND_NS, 10 * SECOND_NS] * 2
     sources = [Together(devices, f"m{n}_", period) for n, period in enumerate(periods)]
     other, alone = Told("other"), Told("other")
@@ -291,7 +295,7 @@ class Broken(Told):
             raise ValueError(f"no {part}")
 
     def __getattribute__(self, name: str) -> object:
-        if name in {"period_ns", "plan", "problem", "bad_fields", "shared"}:
+        if name in {"period_ns", "plan", "problem", "bad_fields"}:
             object.__getattribute__(self, "_maybe")(name)
         return object.__getattribute__(self, name)
 

@@ -72,9 +72,9 @@ class GpuEvents:
         return self._pace.period_ns
 
     @property
-    def shared(self) -> object:
-        """The devices of the session."""
-        return self._session.devices
+    def shared(self) -> Session:
+        """The session, whose devices come and go."""
+        return self._session
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Return how many events of each kind there were."""

@@ -167,9 +167,9 @@ class GpuSource:
         return EVERY_TICK if self._out is not None else self._pace.period_ns
 
     @property
-    def shared(self) -> object:
-        """The devices of the session."""
-        return self._session.devices
+    def shared(self) -> Session:
+        """The session, whose devices come and go."""
+        return self._session
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Ask every GPU; NaN where there is no answer."""

@@ -60,9 +60,9 @@ class LoggedXids:
         return kmsg.REMEDY if self._slots else REMEDY
 
     @property
-    def shared(self) -> object:
-        """The devices of the session."""
-        return self._session.devices
+    def shared(self) -> Session:
+        """The session, whose devices come and go."""
+        return self._session
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
         """Return how many XIDs each GPU had since the log was opened, and the newest code."""
