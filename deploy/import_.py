@@ -121,6 +121,7 @@ def _convert(
     sources: Sequence[Source], out: Path, interval_ms: int | None, *, force: bool, as_json: bool
 ) -> None:
     # numba takes a moment to import; --help and a wrong flag do not wait.
+    from streams.importing.errors import InvalidImport, NothingThereError
     from streams.importing.parts import same_host
     from streams.importing.recordings import free_paths, write_host
 
@@ -139,9 +140,19 @@ def _convert(
         parts = same_host([part for read in found for part in read.parts])
         for read in found:
             click.echo(_read_line(read), err=True)
+            if read.doubt:
+                click.echo(f"{read.path}: {read.doubt}", err=True)
+        empty = []
         for host, own in parts.items():
-            done = write_host(host, own, paths[host], wanted_ms=interval_ms, force=force)
+            try:
+                done = write_host(host, own, paths[host], wanted_ms=interval_ms, force=force)
+            except NothingThereError as e:
+                empty.append(str(e))
+                click.echo(f"nothing to write: {e}", err=True)
+                continue
             click.echo(_json(done) if as_json else _written_line(done))
+        if len(empty) == len(parts):
+            raise InvalidImport(empty[0])
         if as_json:
             click.echo(json.dumps({"summary": True, "files": [_file(read) for read in found]}))
 
@@ -172,12 +183,13 @@ def _written_line(done: Written) -> str:
         (done.missing, "columns without a value"),
         (done.named_twice, "columns named twice"),
         (done.empty_rows, "rows without a value"),
-        (moved.duplicates, "rows of a tick that was there"),
+        (moved.duplicates, "rows of a time that was there"),
         (moved.too_large, "cells too large"),
     )
     notes = _listed(
         (done.zero, "columns all zero"),
         (done.totals, "totals made rates"),
+        (moved.together, "rows on the tick of another"),
         (moved.out_of_order, "rows out of order"),
         (moved.off_grid, "rows off the grid"),
         (done.missing_ticks, f"ticks missing in {count_of(done.gaps, 'gap')}"),
@@ -212,7 +224,8 @@ def _json(done: Written) -> str:
 def _file(read: Read) -> dict[str, Any]:
     lost = asdict(read.lost)
     first = lost.pop("first")
-    own = {name: getattr(read, name) for name in ("rows", "columns", "times", "unnamed", "words")}
+    names = ("rows", "columns", "times", "unnamed", "words", "doubt")
+    own = {name: getattr(read, name) for name in names}
     return {"path": str(read.path), **own, **lost, "first_lines": first}
 
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 MEMORY_GROUPS = frozenset(("memory", "meminfo"))
+CORE_GROUPS = frozenset(("perf", "turbostat"))
+"""Groups whose instances are cores: numbers."""
 DIFF = "_diff"
 WHOLE = "-"
 """The instance that is the whole machine."""
@@ -51,6 +53,21 @@ def columns(names: Sequence[str], hosts: Iterable[str] = ()) -> list[Column | No
     # The longer name first: of "a.b" and "b" a column that ends with ".a.b" belongs to the first.
     known = sorted({*hosts, *found}, key=lambda host: (-len(host), host))
     return [None if p is None else _column(p[1], p[2], p[3] or "", known) for p in parts]
+
+
+def odd_core(found: Iterable[Column | None]) -> Column | None:
+    """Return a column that has something else where a core should be: its host may have dots."""
+    return next(
+        (
+            c
+            for c in found
+            if c is not None
+            and c.group.lower() in CORE_GROUPS
+            and c.instance
+            and not _NUMBERED.fullmatch(c.instance)
+        ),
+        None,
+    )
 
 
 def _memory_host(group: str, body: str) -> str:

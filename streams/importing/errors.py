@@ -7,3 +7,7 @@ from schemas.errors import RevealError
 
 class InvalidImport(RevealError, ValueError):
     """A file is not what it was said to be. The text names file and line and says what to do."""
+
+
+class NothingThereError(InvalidImport):
+    """A host of a file has nothing to record: its columns hold no value."""

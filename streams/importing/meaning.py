@@ -15,7 +15,7 @@ class How(Enum):
     LEVEL = "a value of its moment"
     PER_SAMPLE = "what was counted since the row before"
     TOTAL = "what was counted so far"
-    EITHER = "one of these two: a column that never falls is a total"
+    EITHER = "one of these two: a column that rises, and hardly ever falls, is a total"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from schemas.records import Channel, Kind, Subsystem
-from streams.importing.columns import MEMORY_GROUPS, Column
+from streams.importing.columns import CORE_GROUPS, MEMORY_GROUPS, Column
 from streams.importing.gpu_names import field_meaning
 from streams.importing.meaning import How, Meaning, base_unit, clean
 
@@ -158,11 +158,11 @@ def meaning(column: Column) -> Meaning:
     if group in MEMORY_GROUPS:
         return _memory(column, metric)
     subsystem, table, counts = GROUPS.get(group, (_subsystem(group), {}, How.LEVEL))
-    if group == "turbostat":
+    if group in CORE_GROUPS and column.instance.isdigit():
         # A number is a core, as the kernel numbers them.
-        core = f"cpu{column.instance}" if column.instance.isdigit() else column.instance
-        column = replace(column, instance=core)
-        table = {**table, **_turbostat(metric, core)}
+        column = replace(column, instance=f"cpu{column.instance}")
+    if group == "turbostat":
+        table = {**table, **_turbostat(metric, column.instance)}
     ours = table.get(metric)
     if ours is not None:
         how = How.PER_SAMPLE if column.differences and ours.how is not How.LEVEL else ours.how
@@ -200,7 +200,9 @@ def _memory(column: Column, metric: str) -> Meaning:
     subsystem = _STORAGE if metric in WAITS_FOR_DISK else _MEMORY
     if column.differences:
         return _own(column, f"memory.{metric}_change", subsystem, How.PER_SAMPLE)
-    scale, unit = base_unit(column.unit) if column.unit.lower() == "kb" else (1, "pages")
+    # Those of huge pages are counted, whatever unit a table gives to all lines of meminfo.
+    in_bytes = column.unit.lower() == "kb" and not metric.startswith("huge_pages_")
+    scale, unit = base_unit(column.unit) if in_bytes else (1, "pages")
     channel = Channel(f"memory.{metric}", column.instance, subsystem, unit, Kind.GAUGE)
     return Meaning(channel, scale, How.LEVEL, ours=not column.instance)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from schemas.records import Longs
 from streams.importing.errors import InvalidImport
 from streams.importing.gpu_cells import Cells
 from streams.importing.gpu_names import field_meaning
@@ -33,6 +34,9 @@ DESCRIPTIONS = re.compile(
 TIME, HOST = "timestamp", "hostname"
 DEVICES = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id")
 """Fields that tell GPUs apart, the best first."""
+
+BUNCHED = 0.1
+"""A tenth of the rows that follow within a tenth of the usual distance are no rows of one GPU."""
 
 _NAME = re.compile(r"([a-z_0-9.]+)\s*(?:\[(.*)\])?", re.IGNORECASE)
 
@@ -112,6 +116,8 @@ class GpuLog:
             for gpu in gpus.values():
                 gpu.flush()
             self._has_rows(rows)
+            if "" in gpus:
+                self._are_of_one_gpu(gpus[""].spool.stamps)
         except BaseException:
             for gpu in gpus.values():
                 gpu.spool.close()
@@ -198,6 +204,21 @@ class GpuLog:
                 f"{len(self._names)} cells that the names say, and no other line has"
             )
         raise InvalidImport(f"{self.path} has no row after its line of names")
+
+    def _are_of_one_gpu(self, stamps: Longs) -> None:
+        """Refuse rows of several GPUs that nothing tells apart: they come in bunches.
+
+        Raises
+        ------
+        InvalidImport
+            They do.
+        """
+        apart = np.diff(stamps)
+        if len(apart) and (apart < BUNCHED * np.quantile(apart, 0.9)).mean() > BUNCHED:
+            raise InvalidImport(
+                f"{self.path} has several rows at a time and no column that says of which GPU they "
+                "are: query uuid, too, as in --query-gpu=timestamp,uuid,..."
+            )
 
     def _part(self, device: str, gpu: _Gpu) -> Part:
         part = Part(self.hosts[0], str(self.path), gpu.spool, [], [])

@@ -16,8 +16,8 @@ import numpy as np
 
 from schemas.codec import encode
 from schemas.records import Channel, Floats, Layout, Longs, Telemetry, layout_fingerprint
-from streams.importing.errors import InvalidImport
-from streams.importing.parts import Moved, Part, Track
+from streams.importing.errors import InvalidImport, NothingThereError
+from streams.importing.parts import Moved, Part, Track, totals
 from streams.importing.times import interval_us
 from streams.recording import ContainerWriter
 
@@ -103,19 +103,21 @@ def write_host(
     Raises
     ------
     InvalidImport
-        No interval that windows can be made of; two files with different ones; no row or no
-        value at all.
+        No interval that windows can be made of; two files with different ones.
+    NothingThereError
+        No row or no value at all.
     InvalidRecording
         The file is there already, or cannot be written.
     """
     done = Written(host, path)
     _agree_on_interval(done, parts, wanted_ms)
-    tracks = [Track(part, done.interval_us) for part in parts]
+    counted = totals(parts)
+    tracks = [Track(part, done.interval_us, counted) for part in parts]
     places, channels = _side_by_side(done, tracks)
     ticks = np.unique(np.concatenate([track.ticks for track in tracks]))
     if not channels or not len(ticks):
         what = f"{host!r} has no value in any column" if len(ticks) else f"{host!r} has no row"
-        raise InvalidImport(f"{parts[0].where}: {what}")
+        raise NothingThereError(f"{parts[0].where}: {what}")
     fingerprint = layout_fingerprint(channels, done.interval_us)
     layout = Layout(host, fingerprint, VERSION, "", done.interval_us, tuple(channels))
     done.named_twice = sum(part.named_twice for part in parts)
@@ -134,9 +136,10 @@ def write_host(
             seq += 1
             _count(done, stamps)
         if not done.rows:
-            raise InvalidImport(f"{parts[0].where}: no row of {host!r} has a value")
+            raise NothingThereError(f"{parts[0].where}: no row of {host!r} has a value")
     for track in tracks:
         done.moved.duplicates += track.moved.duplicates
+        done.moved.together += track.moved.together
         done.moved.out_of_order += track.moved.out_of_order
         done.moved.off_grid += track.moved.off_grid
         done.moved.too_large += track.moved.too_large

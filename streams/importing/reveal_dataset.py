@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from streams.importing.columns import Column, columns
+from streams.importing.columns import Column, columns, odd_core
 from streams.importing.errors import InvalidImport
 from streams.importing.meaning import Meaning
 from streams.importing.naming import meaning, own_name
@@ -63,9 +63,20 @@ class Dataset:
             raise
         found = Read(table.path, self._parts(spool), spool.rows, len(table.names))
         found.times = table.clock.says if table.clock is not None else ""
+        found.doubt = self._doubt()
         found.unnamed = sum(c is None for c in self._columns)
         found.lost = table.lost
         return found
+
+    def _doubt(self) -> str:
+        """Return what the names of hosts may have been taken for; empty where nothing is odd."""
+        odd = odd_core(self._columns)
+        if odd is None:
+            return ""
+        return (
+            f"{odd.group}:{odd.metric} is taken for {shown(odd.instance)} of host "
+            f"{shown(odd.host)}; if that is one name, say --host {odd.instance}.{odd.host}"
+        )
 
     def _parts(self, spool: Spool) -> list[Part]:
         parts = {h: Part(h, str(self.table.path), spool, [], []) for h in self.hosts}

@@ -27,8 +27,10 @@ class Spool:
 
     Attributes
     ----------
-    seen, nonzero, fell
-        Of each column: whether any value was there, was not zero, was less than the row before.
+    seen, nonzero
+        Of each column: whether any value was there, was not zero.
+    rose, fell
+        Of each column: how often a value was more, or less, than that of the row before in time.
 
     Raises
     ------
@@ -41,7 +43,8 @@ class Spool:
         self.rows = 0
         self.seen: Flags = np.zeros(columns, np.bool_)
         self.nonzero: Flags = np.zeros(columns, np.bool_)
-        self.fell: Flags = np.zeros(columns, np.bool_)
+        self.rose = np.zeros(columns, np.int64)
+        self.fell = np.zeros(columns, np.int64)
         self._last = np.full((1, columns), np.nan)
         self._newest = -1
         self._stamps: list[Longs] = []
@@ -81,7 +84,12 @@ class Spool:
         self.nonzero |= (there & (values != 0)).any(axis=0)
         before = np.concatenate((self._last, values[:-1]))
         later = np.diff(stamps, prepend=self._newest) > 0
-        self.fell |= (values[later] < before[later]).any(axis=0)
+        if later.all():
+            now = values
+        else:
+            now, before = values[later], before[later]
+        self.rose += np.count_nonzero(now > before, axis=0)
+        self.fell += np.count_nonzero(now < before, axis=0)
         self._last, self._newest = values[-1:].copy(), int(stamps[-1])
         try:
             self._file.write(np.ascontiguousarray(values).data)

@@ -37,6 +37,9 @@ FOREIGN = (
 )
 """What a file that is no table begins with, and what to do about it."""
 
+TIMES = frozenset(("timestamp", "time", "datetime", "date", "ts", "time_ns", "epoch"))
+"""Names of columns of times, in lower case."""
+
 MISSING = frozenset(
     ("", "-", "nan", "na", "n/a", "null", "none", "<not counted>", "<not supported>")
 )
@@ -163,7 +166,7 @@ class TextTable:
                     raise InvalidImport(
                         f"{self.path} line {line + number} begins with {shown(text)}, which is no "
                         "time: the first column has to be seconds, ms, us or ns since the epoch, "
-                        "or dates like 2025-01-31 12:00:00.100"
+                        f"or dates like 2025-01-31 12:00:00.100{self._where_times_are()}"
                     )
             us = self.clock.read(text)
             if us is None:
@@ -171,6 +174,16 @@ class TextTable:
                 self.lost.note("untimed", line + number)
             times[i] = -1 if us is None else us
         return times
+
+    def _where_times_are(self) -> str:
+        """Return what to do about a column of times that is not the first."""
+        for at, name in enumerate(self.names, start=2):
+            if name.strip().lower() in TIMES:
+                separator = "" if self.separator == "\t" else f" -d{self.separator}"
+                return (
+                    f"; column {at} is {shown(name)}: put it first, as with cut{separator} -f{at}-"
+                )
+        return ""
 
 
 def number_of(text: str) -> float:

@@ -20,6 +20,8 @@ from streams.importing.errors import InvalidImport
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+EARLIEST = 1e8
+"""No number below this is a time: in seconds it is 1973. Such are the numbers of rows."""
 LATEST_US = 1 << 52
 """The year 2112; larger is no time, and would not be exact in double precision either."""
 
@@ -56,7 +58,7 @@ def clock_of(text: str) -> Clock | None:
         zone = "no zone, taken as UTC" if naive.tzinfo is None else "with a zone"
         return Clock(f"dates, {zone}", _date_us)
     for name, limit, scale in UNITS:
-        if number < limit:
+        if EARLIEST <= number < limit:
             clock = Clock(f"{name} since the epoch", partial(_number_us, scale))
             return None if clock.read(text) is None else clock
     return None

@@ -200,3 +200,33 @@ def test_the_command_is_in_the_table() -> None:
     assert done.exit_code == 0
     assert "reveal-dataset" in done.output
     assert "nvidia-smi" in done.output
+
+
+def test_a_host_without_a_value_is_said_and_the_others_are_written(tmp_path: Path) -> None:
+    names = ["Perf:IPC.a[-]", "Perf:IPC.b[-]", "Perf:IPC.c[-]"]
+    rows = [(f"{START_S + i / 10:.1f}", "", i, "nan") for i in range(20)]
+    path = table(tmp_path / "t.csv", names, rows)
+    done = run("reveal-dataset", path, "--out", tmp_path / "out")
+    assert done.exit_code == 0
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["b.avro"]
+    said = [line for line in done.stderr.splitlines() if line.startswith("nothing to write")]
+    assert said == [
+        f"nothing to write: {path}: {host!r} has no value in any column" for host in "ac"
+    ]
+    path = table(tmp_path / "t.csv", names, [(row[0], "", "", "") for row in rows])
+    done = run("reveal-dataset", path, "--out", tmp_path / "none")
+    assert done.exit_code != 0
+    assert "has no value in any column" in done.stderr
+    assert not list((tmp_path / "none").iterdir())
+
+
+def test_a_host_with_dots_is_doubted_and_named_by_hand(tmp_path: Path) -> None:
+    names = ["Perf:IPC.n1.example.org[-]", "Perf:IPC.n2.example.org[-]"]
+    path = table(tmp_path / "t.csv", names, [(f"{START_S + i / 10:.1f}", i, i) for i in range(20)])
+    done = run("reveal-dataset", path, "--out", tmp_path)
+    assert f"{path}: Perf:IPC is taken for 'n1.example' of host 'org'" in done.stderr
+    assert "say --host n1.example.org" in done.stderr
+    hosts = ["n1.example.org", "n2.example.org"]
+    done = run("reveal-dataset", path, "--out", tmp_path, "--host", hosts[0], "--host", hosts[1])
+    assert "taken for" not in done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == hosts

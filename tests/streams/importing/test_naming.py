@@ -316,3 +316,17 @@ def test_the_rest_keeps_its_own_name(
 @given(st.text("abcXYZ019_()", max_size=12))
 def test_names_are_cleaned_as_the_agent_cleans_those_of_the_kernel(name: str) -> None:
     assert clean(name) == snake_case(name)
+
+
+def test_a_core_is_named_as_the_agent_names_it() -> None:
+    assert named("Perf:IPC.3.h[-]").channel.device == "cpu3"
+    assert named("Turbostat:Busy%.12.h[%]").channel.device == "cpu12"
+    assert named("GPU: utilization.gpu.0.h[%]").channel.device == "0"
+    assert named("Perf:IPC.-.h[-]").channel.device == ""
+
+
+def test_huge_pages_are_counted_whatever_the_unit_of_the_table() -> None:
+    for unit in ("kB", "count", ""):
+        found = named(f"Memory:HugePages_Free.h[{unit}]")
+        assert (found.channel.metric, found.channel.unit) == ("memory.huge_pages_free", "pages")
+        assert found.scale == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -304,3 +305,29 @@ def test_the_tables_are_the_names_of_the_agents_collector() -> None:
         assert whole or clock or engine, metric
     for name in (*REASONS.values(), *LOCATIONS):
         assert f'"{name}"' in source, name
+
+
+@pytest.mark.parametrize("apart_ms", [0, 2])
+def test_gpus_that_nothing_tells_apart_are_refused(tmp_path: Path, apart_ms: int) -> None:
+    path = tmp_path / "x.csv"
+    rows = [
+        f"2025/01/31 12:00:{second:02d}.{100 + apart_ms * gpu:03d}, {gpu}"
+        for second in range(20)
+        for gpu in range(4)
+    ]
+    path.write_text("\n".join(["timestamp, utilization.gpu [%]", *rows]), encoding="utf-8")
+    with pytest.raises(InvalidImport, match=r"x.csv has several rows at a time.*query uuid"):
+        GpuLog(path).read(tmp_path)
+
+
+def test_one_gpu_needs_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rng = random.Random(3)
+    rows = [
+        f"2025/01/31 12:00:{i // 10:02d}.{100 * (i % 10) + rng.randrange(60):03d}, {i}"
+        for i in range(100)
+    ]
+    path.write_text("\n".join(["timestamp, utilization.gpu [%]", *rows]), encoding="utf-8")
+    read = GpuLog(path).read(tmp_path)
+    assert read.rows == 100
+    read.close()

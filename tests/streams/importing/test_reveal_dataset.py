@@ -192,7 +192,8 @@ def test_a_total_becomes_a_rate_and_what_is_per_sample_too(tmp_path: Path) -> No
     read = host.of("disk.read_bytes[sda]")
     assert math.isnan(read[0])
     assert read[1:] == [15_360.0] * 18, "3 sectors of 512 B every 0.1 s, over the gap too"
-    assert host.of("disk.write_bytes[sda]") == [5120.0 * n for n in each]
+    expected = [5120.0 * n / (2 if i == 7 else 1) for i, n in enumerate(each)]
+    assert host.of("disk.write_bytes[sda]") == expected, "over the gap, it took twice as long"
     assert {c.kind for c in host.layout.channels} == {Kind.RATE}
 
 
@@ -250,7 +251,10 @@ def test_another_interval_needs_a_word(tmp_path: Path) -> None:
         one(path)
     done, host = one(path, ms=100)
     assert host.layout.interval_us == 100_000
-    assert done.rows + done.moved.duplicates == 30
+    assert done.rows + done.moved.together == 30
+    spans = np.diff([0, *(max(i for i in range(30) if round(i * 0.7) == t) for t in host.ticks)])
+    assert host.of("perf.branch_misses")[1:] == pytest.approx([1 / 0.07] * (done.rows - 1))
+    assert set(spans[1:].tolist()) == {1, 2}
 
 
 def test_several_files_of_a_host_are_one_recording(tmp_path: Path) -> None:
@@ -386,3 +390,65 @@ def test_whatever_is_in_a_file_only_our_errors_leave(
     else:
         assert done.rows == len(host.stamps)
         assert not np.isinf(host.values).any()
+
+
+def test_rows_on_one_tick_are_added_up_and_jitter_is_no_noise(tmp_path: Path) -> None:
+    """What was counted per sample is divided by the time that it was counted in."""
+    names = [
+        "NetworkInterStat_diff:rx_packets.ib0.n1[count]",
+        "Storage:sectors_read.sda.n1[count]",
+        "Perf:IPC.n1[-]",
+    ]
+    times = [0.0, 0.98, 2.03, 2.4, 3.02, 3.99, 4.0, 7.0, 8.01]  # in ticks
+    rows, total = [], 10**6
+    for i, at in enumerate(times):
+        apart = at - times[i - 1] if i else 1.0
+        total += round(1000 * apart)
+        rows.append((seconds(at), round(500 * apart, 6), total, i))
+    rows.append((seconds(8.01), 77, 77, 77))  # the very same time again
+    done, host = one(files.table(tmp_path / "t.csv", names, rows), ms=100)
+    assert host.ticks == [0, 1, 2, 3, 4, 7, 8]
+    assert (done.moved.together, done.moved.duplicates) == (2, 1)
+    assert host.of("net.rx_packets[ib0]") == pytest.approx([5000.0] * 7, rel=1e-4)
+    assert host.of("disk.read_bytes[sda]")[1:] == pytest.approx([512e4] * 6, rel=2e-2)
+    assert host.of("perf.ipc") == [0, 1, 2, 4, 5, 7, 8]
+
+
+def test_a_total_that_begins_anew_is_one_nevertheless(tmp_path: Path) -> None:
+    """Judged over all files of the host, since in one it may rise only."""
+    names = ["Storage:reads_completed.sda.n1[count]", "Perf:IPC.n1[-]"]
+
+    def imported(*files_of: list[int]) -> tuple[Written, Host]:
+        paths = []
+        for part, values in enumerate(files_of):
+            rows = [(seconds(60 * part + i), value, 1) for i, value in enumerate(values)]
+            paths.append(files.table(tmp_path / f"{part}.csv", names, rows))
+        (found,) = convert(*paths).values()
+        return found
+
+    begun_anew = [500 + 40 * i for i in range(30)] + [40 * i for i in range(30)]
+    done, host = imported(begun_anew, [2000 + 40 * i for i in range(20)])
+    assert done.totals == 2
+    rates = host.of("disk.reads[sda]")
+    assert [i for i, v in enumerate(rates) if math.isnan(v)] == [0, 30, 60]
+    assert {v for v in rates if not math.isnan(v)} == {400.0}
+    # In the first file it happens to rise only; in the second it does not.
+    rng = random.Random(7)
+    each = [1, 2, 5, 6, 9], [rng.randrange(50) for _ in range(40)]
+    done, host = imported(*each)
+    assert done.totals == 0
+    assert host.of("disk.reads[sda]") == [10.0 * v for values in each for v in values]
+
+
+def test_the_number_of_a_row_is_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [f",timestamp,{NAMES[0]}", *(f"{i},{seconds(i)},1" for i in range(12))]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    said = r"t.csv line 2 begins with '0', which is no time.*column 2 is 'timestamp'.*cut -d, -f2-"
+    with pytest.raises(InvalidImport, match=said):
+        one(path)
+    path.write_text(
+        "\n".join(f"{i},1" if i else f"a,{NAMES[0]}" for i in range(9)), encoding="utf-8"
+    )
+    with pytest.raises(InvalidImport, match=r"begins with '1', which is no time"):
+        one(path)
