@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from producers.sampler import CollectorStats
+from producers.part import CollectorStats
 
 SECOND_NS = 1_000_000_000
 LOOK_NS = 30 * SECOND_NS

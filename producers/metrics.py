@@ -16,7 +16,7 @@ from schemas.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from producers.agent import Agent, Spread
-    from producers.sampler import CollectorStats
+    from producers.part import CollectorStats
 
 PREFIX = "reveal_agent"
 

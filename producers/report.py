@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from producers.clock import Grid
+from producers.part import CollectorStats
 from producers.publisher import Publisher
-from producers.sampler import CollectorStats, Sampler
+from producers.sampler import Sampler
 from producers.source import Collector
 
 SECOND_NS = 1_000_000_000

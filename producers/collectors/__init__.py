@@ -35,7 +35,8 @@ What holds for every collector, and what `tests/producers/test_every_collector.p
 Many small files with a number in each are a `producers.tree.FileTree`. Any other source needs
 the members of `producers.source.Source` and nothing else. One that asks the machine itself, not
 through files below /proc and /sys, stands in `DEVICES`, is made with the agent's `Options`, and
-is left out where recorded files are read.
+is left out where recorded files are read. What else a source may be (`Noted`, `Closable`,
+`Sharing`, `Delegating`) is in `producers.source`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from producers.collectors import DEVICES, gpu
 from producers.collectors.gpu.nvml import Nvml
 from producers.collectors.gpu.session import Session
 from producers.config import AgentSettings
+from producers.group import Group
 from producers.host import Host
 from producers.reading import Reader
 from producers.source import Collector, Options, Source
@@ -51,7 +52,7 @@ class Count:
 COUNT = Count()
 
 
-class CountingGroup(sampler.Group):
+class CountingGroup(Group):
     """A group of which every reading is counted; that costs a tenth of a microsecond each."""
 
     def __init__(self, collectors: Iterable[Collector], *rest: Any, **named: Any) -> None:

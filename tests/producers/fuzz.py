@@ -10,6 +10,7 @@ with its seed: ``--seed N --rounds 1`` runs it again.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import random
 import time
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import cast
+from unittest.mock import patch
 
 import click
 import numpy as np
@@ -28,8 +30,9 @@ from producers.collectors.ethtool import Statistics
 from producers.collectors.gpu.lanes import Inline
 from producers.collectors.gpu.nvml import Nvml
 from producers.collectors.gpu.session import Session
+from producers.group import Group
+from producers.part import Part
 from producers.reading import MemoryReader, Unreadable
-from producers.sampler import Group
 from producers.source import Collector
 from tests.producers.archives import archive
 from tests.producers.bighost import BigHost, Size
@@ -67,12 +70,9 @@ NVML_CODES = (1, 2, 3, 4, 6, 8, 9, 13, 14, 15, 17, 19, 24, 999, 12345)
 WORDS = ("NVRM: Xid", "(PCI:0000:3b:00)", ":", "79", "EDAC", "I/O error", "eth0", "\x1b", "Out of")
 
 
-class StrictGroup(Group):
-    """A group that lets out what its sources raise."""
-
-    def _failed(self, *what: object) -> None:
-        if isinstance(what[-1], Exception):
-            raise what[-1]
+def let_out(_: Part, error: Exception) -> None:
+    """Let out what a source raises."""
+    raise error
 
 
 def damaged(text: bytes, rng: random.Random) -> bytes:
@@ -170,7 +170,7 @@ class FileHost:
         self.asked: dict[str, set[str]] = {}
         for make in ALL:
             collector, reader = make(), Tree()
-            group = StrictGroup([collector], reader)
+            group = Group([collector], reader)
             self.whole[collector.name] = collected(group, reader, self.readings)
             self.asked[collector.name] = reader.asked
 
@@ -183,7 +183,7 @@ class FileHost:
             gone = {p for p in chosen if rng.random() < 0.05}
             readings[n] = {p: t for p, t in {**readings[n], **harm}.items() if p not in gone}
         reader = Tree()
-        group = StrictGroup([make() for make in ALL], reader)
+        group = Group([make() for make in ALL], reader)
         found = collected(group, reader, readings)
         # A file that goes is missing in the directories above it.
         touched = {str(top) for path in chosen for top in (path, *PurePosixPath(path).parents)}
@@ -206,7 +206,7 @@ class Gpus:
         fake = FakeNvml.h100s(rng.choice((1, 2)))
         names = [n for n in dir(Nvml) if n.startswith("nvml")]
         session = Session(lambda: cast(Nvml, fake), lanes=Inline(), clock_ns=fake.clock_ns)
-        group = StrictGroup(gpu.over(session), MemoryReader())
+        group = Group(gpu.over(session), MemoryReader())
         for tick in range(1, 12):
             fake.now_ns = tick * SECOND_NS
             if tick in (1, 4):
@@ -233,9 +233,7 @@ class Logs:
         """Read a few odd records."""
         records = [self._record(rng) for _ in range(rng.randrange(1, 30))]
         log = FakeLog(*records)
-        group = StrictGroup(
-            [Collector("kmsg", [kmsg.KernelLog(kmsg.Tail(lambda: log))])], MemoryReader()
-        )
+        group = Group([Collector("kmsg", [kmsg.KernelLog(kmsg.Tail(lambda: log))])], MemoryReader())
         for tick in range(1, 4):
             values = group.collect(tick * SECOND_NS, whole=True)
             assert not np.isinf(values).any(), "an infinite value"
@@ -256,7 +254,7 @@ class Cards:
         """Read cards that change."""
         card = _OddCard(rng)
         files = {f"sys/class/net/{n}/device/vendor": b"1\n" for n in ("a0", "b0")}
-        group = StrictGroup([Collector("ethtool", [Statistics(card)])], MemoryReader(files))
+        group = Group([Collector("ethtool", [Statistics(card)])], MemoryReader(files))
         for tick in range(1, 6):
             values = group.collect(tick * 10 * SECOND_NS, whole=True)
             assert not np.isinf(values).any(), "an infinite value"
@@ -313,8 +311,20 @@ def hosts() -> dict[str, Callable[[random.Random], None]]:
 @click.option("--seed", type=int, default=lambda: int(time.time()), help="Of the first round.")
 def main(seconds: float, rounds: int | None, seed: int) -> None:
     """Damage at random what the agent reads, until something breaks or the time is over."""
+    logging.disable()  # what is damaged is named all the time
+    with patch.object(Part, "raised", let_out):
+        done = run(hosts(), seconds, rounds, seed)
+    click.echo(f"{done.total()} rounds from seed {seed} on, nothing broke: {dict(done)}")
+
+
+def run(
+    kinds: Mapping[str, Callable[[random.Random], None]],
+    seconds: float,
+    rounds: int | None,
+    seed: int,
+) -> Counter[str]:
+    """Return how many rounds of each kind nothing broke in."""
     until = time.monotonic() + seconds
-    kinds = hosts()
     done: Counter[str] = Counter()
     for number in itertools.count(seed):
         if done.total() == rounds or (rounds is None and time.monotonic() > until):
@@ -327,7 +337,7 @@ def main(seconds: float, rounds: int | None, seed: int) -> None:
             click.echo(f"seed {number} ({name}):", err=True)
             raise
         done[name] += 1
-    click.echo(f"{done.total()} rounds from seed {seed} on, nothing broke: {dict(done)}")
+    return done
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from producers.collectors.gpu import xid
 from producers.collectors.gpu.lanes import Inline, Lanes
 from producers.collectors.gpu.nvml import Nvml
 from producers.collectors.gpu.session import GPUS, Patience, Session
+from producers.group import Group
 from producers.reading import MemoryReader
-from producers.sampler import Group
 from producers.source import Collector
 from tests.producers import nvml_tables
 from tests.producers.fake_nvml import FakeNvml

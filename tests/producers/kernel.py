@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.collectors import ALL
+from producers.group import Group
 from producers.reading import MemoryReader
-from producers.sampler import Group
 from producers.source import Collector
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kernel"

@@ -28,10 +28,10 @@ from producers.collectors.gpu.nvml import Nvml
 from producers.collectors.gpu.pcie import BYTES
 from producers.collectors.gpu.power import TOTAL_ENERGY
 from producers.collectors.gpu.session import Session
+from producers.group import Group
 from producers.perf.catalog import MODALIAS, PMUS
 from producers.reading import MemoryReader
 from producers.reference import as_markdown, reference
-from producers.sampler import Group
 from producers.source import Collector, Options
 from tests.producers.bighost import BigHost, Size
 from tests.producers.fake_nvml import FakeNvml

@@ -19,8 +19,8 @@ from producers.collectors import ALL, gpu
 from producers.collectors.gpu.lanes import Inline
 from producers.collectors.gpu.nvml import Nvml
 from producers.collectors.gpu.session import Session
+from producers.group import Group
 from producers.reading import MemoryReader, SystemReader
-from producers.sampler import Group
 from schemas.records import Subsystem
 from tests.producers.bighost import BigHost, Size, Tree
 from tests.producers.fake_nvml import FakeNvml

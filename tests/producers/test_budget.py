@@ -16,7 +16,7 @@ from producers.budget import (
     Budget,
     allowed_percent,
 )
-from producers.sampler import CollectorStats
+from producers.part import CollectorStats
 
 
 class Machine:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from producers.collectors import DEVICES, ethtool
 from producers.collectors.ethtool import MOST_METRICS, Statistics, choose, unit_of, without_index
 from producers.ethtool_ioctl import SystemEthtool
+from producers.group import Group
 from producers.reading import MemoryReader, SystemReader
-from producers.sampler import Group
 from producers.source import SECOND_NS, Collector, Options
 from tests.producers.archives import FIXTURES
 

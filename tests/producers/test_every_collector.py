@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from producers.collectors import ALL, MACHINE, NAMESPACE
+from producers.group import Group
 from producers.reading import SystemReader, Unreadable
-from producers.sampler import Group
 from producers.source import Collector
 from schemas.records import Kind
 from tests.producers.archives import archive

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.collectors.frequency import REGISTERS, RETRY_NS, collectors, speeds
+from producers.group import Group
 from producers.perf.catalog import PMUS
 from producers.perf.msr import RegisterRates, SystemRegisters
 from producers.reading import MemoryReader, SystemReader
-from producers.sampler import Group
 from producers.source import SECOND_NS, Options
 from schemas.records import Kind
 from tests.producers.fake_perf import FakeKernel, error

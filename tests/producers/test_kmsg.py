@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from producers.collectors import kmsg
 from producers.collectors.kmsg import KernelLog, Log, SystemLog, Tail, kind_of, parse
+from producers.group import Group
 from producers.reading import MemoryReader
-from producers.sampler import Group
 from producers.source import Collector, Options
 from schemas.records import Subsystem
 from tests.producers.gpus import FakeLog

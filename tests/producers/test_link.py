@@ -8,8 +8,8 @@ import pytest
 
 from producers.collectors import link
 from producers.collectors.link import number
+from producers.group import Group
 from producers.reading import MemoryReader, Unreadable
-from producers.sampler import Group
 from producers.source import SECOND_NS
 from tests.producers.archives import archive
 from tests.producers.kernel import Host

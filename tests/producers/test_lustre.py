@@ -7,8 +7,8 @@ import math
 import pytest
 
 from producers.collectors.lustre import device_name, without_times
+from producers.group import Group
 from producers.reading import MemoryReader, Unreadable
-from producers.sampler import Group
 from producers.source import TEN_SECONDS_NS
 from tests.producers.kernel import BETWEEN_S, FIRST, SECOND, Host, collector
 

@@ -9,8 +9,8 @@ import pytest
 
 from producers.collectors.nfs import CALLS
 from producers.collectors.nfs_mounts import OPERATIONS, nfs_mounts
+from producers.group import Group
 from producers.reading import MemoryReader, Unreadable
-from producers.sampler import Group
 from tests.producers.archives import archive
 from tests.producers.kernel import BETWEEN_S, FIRST, SECOND, Host, collector
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from producers.collectors.perf import RETRY_NS, collectors
+from producers.group import Group
 from producers.perf.catalog import MODALIAS, PMUS, WATCHDOG, hardware, identify, pack
 from producers.perf.channels import over_all_cores
 from producers.perf.events import HARDWARE, RAW, Event
 from producers.reading import MemoryReader, SystemReader
-from producers.sampler import Group
 from producers.source import Collector, Options
 from schemas.records import Kind
 from tests.producers.fake_perf import FakeKernel, error

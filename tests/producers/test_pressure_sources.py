@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from producers.group import Group
 from producers.reading import MemoryReader, SystemReader, Unreadable
-from producers.sampler import Group
 from schemas.records import Subsystem
 from tests.producers.archives import archive
 from tests.producers.kernel import BETWEEN_S, FIRST, SECOND, Host, collector

@@ -9,8 +9,8 @@ from rich.console import Console
 
 import producers
 from producers.collectors import ALL
+from producers.group import Group
 from producers.reference import HEADERS, Metric, as_markdown, counts, print_reference, reference
-from producers.sampler import Group
 from tests.producers.kernel import FIRST, Host
 from tests.producers.metrics_page import page
 

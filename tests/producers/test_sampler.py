@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from producers.collectors import ALL, MACHINE, NAMESPACE
+from producers.group import Group
 from producers.parsing import SLOW_ABOVE_BYTES
 from producers.reading import MemoryReader, Reader, SystemReader
-from producers.sampler import Group, Sampler
+from producers.sampler import Sampler
 from producers.source import Collector, Field, Plan
 from schemas.records import Channel, Kind, Subsystem, layout_fingerprint
 from tests.producers.kernel import BETWEEN_NS, FIRST, SECOND, Host, collector

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from producers.group import Group
 from producers.parsing import Draft, numbered_lines
 from producers.reading import MemoryReader, Unreadable
-from producers.sampler import Group
 from producers.source import SECOND_NS, Collector
 from producers.texts import TextTree, within
 from producers.tree import LOOK_NS

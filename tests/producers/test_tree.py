@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from producers.group import Group
 from producers.reading import MemoryReader
-from producers.sampler import Group
 from producers.source import SECOND_NS, Collector
 from producers.tree import LOOK_NS, FileTree, TreeDraft, whole_number
 from schemas.records import Channel, Kind, Subsystem
