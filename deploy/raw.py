@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from producers.collectors import MACHINE, NAMESPACE
+from producers.group import Group
 from producers.packing import Packer
 from producers.reading import MemoryReader
-from producers.sampler import Group, Sampler
+from producers.sampler import Sampler
 from schemas.codec import encode
 from schemas.records import Layout, Telemetry
 from streams.recording import Container, Recorded
