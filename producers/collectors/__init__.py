@@ -22,8 +22,8 @@ What holds for every collector, and what `tests/producers/test_every_collector.p
 - `Source.read(reader, mono_ns)` returns as many numbers as ``source.plan.fields``. It reads
   through `reader` alone.
 - `Source.period_ns` says how long a reading may serve: `EVERY_TICK`, or longer for what changes
-  slowly or costs much. Whose turn it is the sampler decides, and `producers.budget` may stretch
-  it; in between the channels keep their values.
+  slowly or costs much; a second at most where a channel is a rate. Whose turn it is the sampler
+  decides, and `producers.budget` may stretch it; in between the channels keep their values.
 - `Source.plan` is the same object until what the numbers mean changes.
 - Counters are given as they are: `producers.rates` makes rates of them, and tells reset, wrap and
   step back apart. What is made from several numbers is made after that, in `Plan.derive`.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.parsing import snake_case
-from producers.source import TEN_SECONDS_NS, Collector, Doubles, Field
+from producers.source import SECOND_NS, Collector, Doubles, Field
 from producers.tree import FileTree, TreeDraft
 from schemas.records import Channel, Kind, Subsystem
 
@@ -114,7 +114,7 @@ def collector() -> Collector:
                 find_entries,
                 remedy="Without it nobody sees how often the cores fall asleep. Machines "
                 "without a cpuidle driver have none.",
-                period_ns=TEN_SECONDS_NS,
+                period_ns=SECOND_NS,
             ),
         ),
     )

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from producers.source import TEN_SECONDS_NS, Collector
+from producers.source import SECOND_NS, Collector
 from producers.tree import FileTree, TreeDraft
 from schemas.records import Channel, Kind, Subsystem
 
@@ -70,7 +70,7 @@ def collector() -> Collector:
                 find,
                 remedy="Without it failing memory is not seen before it fails. Load the EDAC "
                 "driver of the memory controller; virtual machines have none.",
-                period_ns=TEN_SECONDS_NS,
+                period_ns=SECOND_NS,
             ),
         ),
     )

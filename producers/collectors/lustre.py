@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from producers.parsing import Draft, numbered_lines
 from producers.reading import Reader
-from producers.source import TEN_SECONDS_NS, Collector, Doubles, Field
+from producers.source import SECOND_NS, Collector, Doubles, Field
 from producers.texts import Find, TextTree
 from schemas.records import Channel, Kind, Subsystem
 
@@ -206,13 +206,13 @@ def collector() -> Collector:
 
 
 def target_collector() -> Collector:
-    """Return a collector of how the targets answer: there may be hundreds, so it is read less."""
+    """Return a collector of how the targets answer, one of its own: there may be hundreds."""
     tree = TextTree(
         TOPS[0],
         devices("mdc", "osc"),
         plan_target,
         prepare=without_times,
         remedy=_REMEDY.format(what="how Lustre's servers answer"),
-        period_ns=TEN_SECONDS_NS,
+        period_ns=SECOND_NS,
     )
     return Collector("lustre_targets", (tree,))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from producers.source import TEN_SECONDS_NS, Collector
+from producers.source import SECOND_NS, Collector
 from producers.tree import FileTree, TreeDraft, whole_number
 from schemas.records import Channel, Kind, Subsystem
 
@@ -59,7 +59,7 @@ def collector() -> Collector:
                 TOP,
                 find,
                 number=number,
-                period_ns=TEN_SECONDS_NS,
+                period_ns=SECOND_NS,
                 remedy="Without it an array that lost a disk is seen only by being slow. Nothing "
                 "to do where there is no software RAID.",
             ),

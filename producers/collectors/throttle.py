@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from producers.collectors.cpuidle import CORES, core_names
-from producers.source import TEN_SECONDS_NS, Collector, Doubles, Field
+from producers.source import SECOND_NS, Collector, Doubles, Field
 from producers.tree import FileTree, TreeDraft
 from schemas.records import Channel, Kind, Subsystem
 
@@ -99,7 +99,7 @@ def collector() -> Collector:
                 find_cores,
                 remedy="Without it a core that is slowed down by heat is not seen. Only Intel "
                 "processors have it, and virtual machines do not.",
-                period_ns=TEN_SECONDS_NS,
+                period_ns=SECOND_NS,
             ),
         ),
     )

@@ -48,6 +48,15 @@ def test_a_rate_counts_against_its_unit_its_level_and_the_busiest_counter() -> N
     np.testing.assert_allclose(floors(level, host), [2**18, 5e7, 200, 2000, 20, 4.5, 20])
 
 
+def test_ratios_and_imbalances_have_floors_of_their_own() -> None:
+    host = channels(
+        ("perf.ipc", "cpu", "instructions/cycle", "gauge"),
+        ("softnet.imbalance", "cpu", "%", "gauge"),
+        ("irq.imbalance", "cpu", "%", "rate"),
+    )
+    np.testing.assert_allclose(floors(np.array([1.5, 20.0, 20.0]), host), [0.1, 10, 10])
+
+
 def test_location_and_scale_are_those_of_the_values_that_are_there() -> None:
     host = table(1)
     x = windows(host, 50)

@@ -40,8 +40,9 @@ class Host:
 
     def __init__(self, *names: str) -> None:
         self.reader = MemoryReader()
-        every = [make() for make in ALL]
-        self.group = Group([c for c in every if not names or c.name in names], self.reader)
+        every = [c for make in ALL for c in [make()] if not names or c.name in names]
+        self.sources = [source for c in every for source in c.sources]
+        self.group = Group(every, self.reader)
         self._at_ns = 5_000_000_000
 
     def read(self, files: dict[str, bytes], after_ns: int = BETWEEN_NS) -> dict[str, float]:

@@ -113,6 +113,16 @@ def test_its_channels_are_named_in_one_way(make: Callable[[], Collector]) -> Non
 
 
 @every_collector
+def test_no_rate_is_older_than_a_second(make: Callable[[], Collector]) -> None:
+    """A rate that is kept for ten seconds keeps an episode open for ten seconds too long."""
+    host = Host(make().name)
+    host.twice()
+    for source in host.sources:
+        if any(c.kind is Kind.RATE for c in source.plan.channels):
+            assert source.period_ns <= SECOND_NS, source.path
+
+
+@every_collector
 def test_two_of_it_share_nothing(make: Callable[[], Collector]) -> None:
     name = make().name
     expected = Host(name).twice()
