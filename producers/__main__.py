@@ -102,16 +102,13 @@ def list_(settings: Resolved, everything: bool, as_json: bool) -> None:
             time.sleep(wait_s)
             host.own.cpu_ns = time.process_time_ns()
             sample = host.sampler.sample(time.monotonic_ns(), whole=True)
-            host.own.collector_us = [
-                1e6 * host.sampler.stats[c.name].last_seconds for c in host.collectors
-            ]
     layout, values = sample.layout, sample.values
     if as_json:
         for line in listing.json_lines(layout, values, everything=everything):
             click.echo(line)
         return
     if everything:
-        kinds = reference.reference([*host.collectors, own_collector(host.own)])
+        kinds = reference.reference([*host.collectors, own_collector(host.own, host.costs)])
         reference.print_reference(kinds, Console())
     else:
         listing.print_channels(layout, values, everything=False, console=Console())

@@ -97,12 +97,12 @@ class Agent:
         self.grid = grid
         self.sampler = sampler
         self.stats = {c.name: sampler.stats[c.name] for c in collectors}
-        self._stats = [*self.stats.values()]
         self._say = say
         self.publisher = publisher
         self.own = own
         self.budget = budget
         self.ticks = 0
+        self.newest_ns = 0
         self.channels = 0
         self.jitter = Spread()
         self.work = Spread()
@@ -155,6 +155,7 @@ class Agent:
             self._send(record)
         self.publisher.poll()
         self.ticks += 1
+        self.newest_ns = tick.mono_ns
         if self.ticks == WARM_TICKS:
             # What is there by now stays: the garbage collector need not look at it again.
             gc.collect()
@@ -179,9 +180,6 @@ class Agent:
         own.cpu_ns = cpu_ns
         own.jitter_us = tick.jitter_us
         own.missed_ticks = self.grid.missed
-        own.collector_us = [1e6 * s.last_seconds for s in self._stats]
-        own.age_ms = [s.age_ns / 1e6 for s in self._stats]
-        own.stretch = [s.stretch for s in self._stats]
         own.queued = len(publisher)
         own.dropped = publisher.dropped.total()
         own.payload_bytes = publisher.payload_bytes

@@ -17,6 +17,8 @@ from producers.source import Collector, Derive, Doubles, Field
 from schemas.records import Channel, Floats
 
 TICK_NS = 100_000_000
+STRETCH_NS = 1_000_000_000
+"""So often it is looked whether somebody set `CollectorStats.stretch`."""
 _NOT_READ = -1
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole part, are spread evenly, however many there are."""
@@ -29,8 +31,7 @@ _PASSES = 1000
 class _Turns:
     """The sources of a collector, and when there is nothing to do for any of them.
 
-    That is from `turn_ns` up to `next_ns`, unless somebody changes the stretch. `read_ns` is when
-    the oldest of their readings was.
+    That is from `turn_ns` up to `next_ns`, unless somebody changes the stretch.
     """
 
     stats: CollectorStats
@@ -38,7 +39,6 @@ class _Turns:
     stretch: int = 1
     turn_ns: int = 0
     next_ns: int = 0
-    read_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +101,7 @@ class Group:
         self._generations: dict[int, object] = {}
         self.channels: tuple[Channel, ...] = ()
         self._at = _NOT_READ
+        self._stretch_ns = _NOT_READ
         self._changed = False
         self._all: Doubles = np.empty(0)
         self._values: Floats = np.empty(0, np.float32)
@@ -116,27 +117,22 @@ class Group:
         given: dict[int, Sequence[float]] = {}
         if self._shared:
             self._call_those_that_share()
+        if not 0 <= mono_ns - self._stretch_ns < STRETCH_NS:
+            self._stretch_ns = mono_ns
+            self._stretch(mono_ns)
         before, cpu = self._clock_ns(), self._cpu_ns()
         for turns in self._collectors:
-            stats = turns.stats
-            if not (whole or turns.stretch != stats.stretch):
-                if turns.turn_ns <= mono_ns < turns.next_ns:
-                    stats.last_seconds = 0.0
-                    stats.age_ns = mono_ns - turns.read_ns
-                    continue
-            elif turns.stretch != stats.stretch:
-                self._stretch(turns, mono_ns)
+            if turns.turn_ns <= mono_ns < turns.next_ns and not whole:
+                continue
             self._take_turns(turns, mono_ns, given, whole=whole)
             after, cpu_after = self._clock_ns(), self._cpu_ns()
-            stats.last_seconds = (after - before) / 1e9
-            stats.seconds += stats.last_seconds
-            stats.cpu_ns += cpu_after - cpu
+            turns.stats.seconds += (after - before) / 1e9
+            turns.stats.cpu_ns += cpu_after - cpu
             before, cpu = after, cpu_after
         # Reading may have found out that devices came or went.
         for turns in self._call_those_that_share() if self._shared else ():
             self._take_turns(turns, mono_ns, given)
             after, cpu_after = self._clock_ns(), self._cpu_ns()
-            turns.stats.last_seconds += (after - before) / 1e9
             turns.stats.seconds += (after - before) / 1e9
             turns.stats.cpu_ns += cpu_after - cpu
             before, cpu = after, cpu_after
@@ -187,15 +183,18 @@ class Group:
             part.take_turn(mono_ns, self._tick_ns)
         turns.turn_ns = max((p.turn_ns for p in turns.parts), default=0)
         turns.next_ns = min((p.next_ns for p in turns.parts), default=0)
-        turns.read_ns = min((p.read_ns for p in turns.parts), default=mono_ns)
-        turns.stats.age_ns = mono_ns - turns.read_ns
+        turns.stats.read_ns = min((p.read_ns for p in turns.parts), default=mono_ns)
 
-    def _stretch(self, turns: _Turns, mono_ns: int) -> None:
-        """Give sources other turns; one that is due anyhow stays due."""
-        turns.stretch = turns.stats.stretch
-        for part in turns.parts:
-            if part.turn_ns <= mono_ns < part.next_ns:
-                part.take_turn(mono_ns, self._tick_ns)
+    def _stretch(self, mono_ns: int) -> None:
+        """Give sources other turns where somebody set another stretch; what is due stays due."""
+        for turns in self._collectors:
+            if turns.stretch == turns.stats.stretch:
+                continue
+            turns.stretch = turns.stats.stretch
+            for part in turns.parts:
+                if part.turn_ns <= mono_ns < part.next_ns:
+                    part.take_turn(mono_ns, self._tick_ns)
+            turns.next_ns = 0
 
     def _pass(self, sources: Iterable[int]) -> _Pass:
         """Return what becomes of the numbers of these sources."""

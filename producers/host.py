@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Self
 
 from producers.collectors import ALL, DEVICES
-from producers.collectors.agent import OwnCost
+from producers.collectors.agent import CollectorCosts, OwnCost
 from producers.collectors.agent import collector as own_collector
 from producers.config import AgentSettings
 from producers.reading import Reader
@@ -27,11 +27,12 @@ ONLINE = "sys/devices/system/cpu/online"
 class Host:
     """What samples a host; leaving it closes what its collectors hold open.
 
-    `own` is what the agent writes its own cost into.
+    `own` is what the agent writes its own cost into, `costs` has that of each collector.
     """
 
     collectors: list[Collector]
     own: OwnCost
+    costs: CollectorCosts
     sampler: Sampler
 
     @classmethod
@@ -49,10 +50,10 @@ class Host:
             A collector is to be left out that does not exist.
         """
         collectors = make_collectors(settings, devices)
-        own = OwnCost([c.name for c in collectors])
+        own, costs = OwnCost(), CollectorCosts([c.name for c in collectors])
         boot_id = reader.small(BOOT_ID)
         sampler = Sampler(
-            [*collectors, own_collector(own)],
+            [*collectors, own_collector(own, costs)],
             reader,
             host=settings.host_name,
             interval_us=1000 * settings.interval_ms,
@@ -61,7 +62,8 @@ class Host:
             if isinstance(boot_id, bytes)
             else "",
         )
-        return cls(collectors, own, sampler)
+        costs.stats = sampler.stats
+        return cls(collectors, own, costs, sampler)
 
     def __enter__(self) -> Self:
         return self

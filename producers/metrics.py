@@ -89,7 +89,7 @@ class AgentMetrics(Collector):
         )
         yield _gauges(
             *("collector_age_seconds", "Age of its oldest reading in the newest tick", stats),
-            lambda s: s.age_ns / 1e9,
+            lambda s: max(0, agent.newest_ns - s.read_ns) / 1e9,
         )
         yield _gauge("cpu_budget_ratio", "CPU it may take, of one core", agent.budget.allowed / 100)
         yield _gauge("queued_messages", "Messages not acknowledged yet", len(publisher))

@@ -30,12 +30,12 @@ class CollectorStats:
 
     Attributes
     ----------
-    seconds, last_seconds
-        Reading and parsing, all samples and the newest one.
+    seconds
+        Reading and parsing, all samples.
     cpu_ns
         CPU time that reading took, all samples: less than `seconds` where it waited for a device.
-    age_ns
-        How old the oldest of its readings was in the newest sample.
+    read_ns
+        When the oldest of the readings was that its channels are of.
     stretch
         How many times rarer than they want its sources are read; see `producers.budget`.
     failures
@@ -45,9 +45,8 @@ class CollectorStats:
     """
 
     seconds: float = 0.0
-    last_seconds: float = 0.0
     cpu_ns: int = 0
-    age_ns: int = 0
+    read_ns: int = 0
     stretch: int = 1
     failures: Counter[str] = field(default_factory=Counter)
     bad_fields: int = 0

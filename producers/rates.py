@@ -70,6 +70,8 @@ class View:
         Their places in `fields`; an empty reading has none.
     counters, levels
         Places in the reading.
+    wraps
+        Places among the counters of those that wrap.
     state
         Places of the counters among all counters.
     scale, level_scale, modulus
@@ -79,6 +81,7 @@ class View:
     fields: NDArray[np.intp]
     counters: NDArray[np.intp]
     levels: NDArray[np.intp]
+    wraps: NDArray[np.intp]
     state: NDArray[np.intp]
     scale: Doubles
     level_scale: Doubles
@@ -138,6 +141,7 @@ class Rates:
             fields=places,
             counters=counters,
             levels=levels,
+            wraps=np.flatnonzero(self._modulus[counter] > 0),
             state=self._place_of[counter],
             scale=self._scale[counter],
             level_scale=self._scale[places[levels]],
@@ -190,7 +194,9 @@ class Rates:
         if not (good.all() and delta.min() >= 0 and now.max() < OVERFLOW):
             odd = np.flatnonzero(~(good & (delta >= 0) & (now < OVERFLOW)))
             rate[odd] = 0.0
-        state.peak[at] = np.maximum(state.peak[at], rate)
+        if v.wraps.size:
+            wrapping = at[v.wraps]
+            state.peak[wrapping] = np.maximum(state.peak[wrapping], rate[v.wraps])
         state.last[at] = now
         state.asked[at] = mono_ns
         if odd is not None:
@@ -286,7 +292,7 @@ class _State:
     below
         Readings running that were below `last`.
     peak
-        The highest rate.
+        The highest rate, of those that wrap.
     low, low_seen
         A drop that the next reading has to confirm, NaN when there is none; and when that was.
     """

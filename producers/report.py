@@ -58,6 +58,8 @@ class Report:
         self._losses_ns = 0
         self._counts: Counter[str] = Counter()
         self._absent: set[tuple[str, str]] = set()
+        self._newest: list[str] = []  # the problem of each source
+        self._having: set[tuple[str, str]] = set()  # those that have one, with it
         self._failures: set[str] = set()
         self._suspect = False  # there was trouble at the last look
         self._troubled = False  # and it was said
@@ -121,7 +123,15 @@ class Report:
 
     def _problems(self) -> set[tuple[str, str]]:
         """Return the path of each source that has a problem, and the problem."""
-        return {(s.path, s.problem.removeprefix(f"{s.path}: ")) for s in self._sources if s.problem}
+        newest = [source.problem for source in self._sources]
+        if newest != self._newest:
+            self._newest = newest
+            self._having = {
+                (s.path, problem.removeprefix(f"{s.path}: "))
+                for s, problem in zip(self._sources, newest, strict=True)
+                if problem
+            }
+        return self._having
 
     def _failed(self) -> set[str]:
         return {reason for stats in self._stats() for reason in stats.failures}

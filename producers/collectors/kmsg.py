@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from producers.reading import Reader
-from producers.source import EVERY_TICK, SECOND_NS, Collector, Field, Options, Plan
+from producers.source import FIFTH_SECOND_NS, SECOND_NS, Collector, Field, Options, Plan
 from schemas.records import Channel, Kind, Subsystem
 
 PATH = "dev/kmsg"
@@ -207,7 +207,7 @@ class KernelLog:
 
     path = PATH
     remedy = REMEDY
-    period_ns = EVERY_TICK
+    period_ns = FIFTH_SECOND_NS
 
     def __init__(self, tail: Tail) -> None:
         self.problem = ""

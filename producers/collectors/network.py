@@ -1,4 +1,4 @@
-"""One network namespace: what moves fast is read at every tick, the rest once a second."""
+"""One network namespace: what moves fast is read often, the rest once a second."""
 
 from __future__ import annotations
 

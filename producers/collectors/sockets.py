@@ -7,7 +7,7 @@ unix) are left out: they grow with the load, a hundred bytes for each connection
 from __future__ import annotations
 
 from producers.parsing import Draft, TextFile, numbered_lines
-from producers.source import SECOND_NS
+from producers.source import FIFTH_SECOND_NS, SECOND_NS
 from schemas.records import Channel, Kind, Subsystem
 
 
@@ -62,9 +62,10 @@ def plan_protocols(text: str) -> Draft:
 
 
 def fast(remedy: str) -> tuple[TextFile, ...]:
-    """Return what is read at every tick."""
+    """Return what is read five times a second."""
     text = remedy.format(what="socket memory")
-    return (TextFile("proc/net/sockstat", plan_sockstat, remedy=text),)
+    source = TextFile("proc/net/sockstat", plan_sockstat, period_ns=FIFTH_SECOND_NS, remedy=text)
+    return (source,)
 
 
 def slow(remedy: str) -> tuple[TextFile, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from producers.imbalance import imbalance
 from producers.parsing import Draft, TextFile, numbered_lines
-from producers.source import WRAPS_32, Doubles, Field
+from producers.source import FIFTH_SECOND_NS, WRAPS_32, Doubles, Field
 from schemas.records import Channel, Kind, Subsystem
 
 COUNTERS = {0: "processed", 1: "dropped", 2: "time_squeeze", 9: "received_rps", 10: "flow_limit"}
@@ -81,5 +81,10 @@ def _hexadecimal(token: bytes) -> float:
 def softnet(remedy: str) -> TextFile:
     """Return the source."""
     return TextFile(
-        "proc/net/softnet_stat", plan_softnet, number=_hexadecimal, slow=True, remedy=remedy
+        "proc/net/softnet_stat",
+        plan_softnet,
+        number=_hexadecimal,
+        period_ns=FIFTH_SECOND_NS,
+        slow=True,
+        remedy=remedy,
     )

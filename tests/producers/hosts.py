@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from producers.agent import Agent
 from producers.budget import Budget
 from producers.clock import Grid
-from producers.collectors.agent import OwnCost
+from producers.collectors.agent import CollectorCosts, OwnCost
 from producers.collectors.agent import collector as own_collector
 from producers.packing import Packer
 from producers.publisher import Publisher
@@ -70,7 +70,7 @@ class Host:
         self.said: list[str] = []
         self.cpu_ns = 0
         collectors = [Collector("numbers", (self.numbers,))]
-        self.own = OwnCost(["numbers"])
+        self.own, costs = OwnCost(), CollectorCosts(["numbers"])
         self.grid = Grid(interval_us, self.clock)
         self.publisher = Publisher(
             brokers or "unused:1",
@@ -81,13 +81,14 @@ class Host:
             mono_ns=time.monotonic_ns if brokers else self.clock.mono_ns,
         )
         self.sampler = Sampler(
-            [*collectors, own_collector(self.own)],
+            [*collectors, own_collector(self.own, costs)],
             MemoryReader(),
             host="node1",
             interval_us=interval_us,
             agent_version="0",
             boot_id="boot",
         )
+        costs.stats = self.sampler.stats
         self.agent = Agent(
             clock=self.clock,
             grid=self.grid,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.collectors import ALL, frequency, gpu, kmsg, perf
-from producers.collectors.agent import OwnCost
+from producers.collectors.agent import CollectorCosts, OwnCost
 from producers.collectors.agent import collector as own_collector
 from producers.collectors.ethtool import Statistics
 from producers.collectors.gpu.ecc import RETIRED
@@ -129,10 +129,9 @@ def _older() -> FakeNvml:
 
 
 def _over_files() -> Iterator[Collector]:
-    own = OwnCost(["cpu"])
     host = BigHost(Size(cores=48))
     for readings in ([host.files(), host.files()], [FIRST, SECOND]):
-        collectors = [*(make() for make in ALL), own_collector(own)]
+        collectors = [*(make() for make in ALL), own_collector(OwnCost(), CollectorCosts(["cpu"]))]
         yield from _read(collectors, readings)
     card = {"sys/class/net/eth0/device/vendor": b"0x15b3\n"}
     log = kmsg.KernelLog(kmsg.Tail(FakeLog))

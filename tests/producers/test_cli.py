@@ -231,7 +231,7 @@ def test_list_as_json_with_the_agents_own() -> None:
     by_name = {(o["metric"], o["device"]): o for o in objects}
     assert by_name["memory.mem_total", ""]["value"] > 1e8
     assert by_name["agent.cpu", ""]["value"] > 0
-    assert by_name["agent.collector_time", "cpu"]["unit"] == "us"
+    assert by_name["agent.collector_time", "cpu"]["unit"] == "ms/s"
 
 
 def test_list_of_an_empty_root_is_short_and_says_what_is_absent(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.collectors import cpuidle, throttle
+from producers.collectors import cpuidle
 from producers.collectors.schedstat import cores_only
 from producers.reading import MemoryReader
-from producers.source import SECOND_NS, TEN_SECONDS_NS
+from producers.source import SECOND_NS
 from schemas.records import Kind, Subsystem
 from tests.producers.archives import archive
 from tests.producers.kernel import BETWEEN_S, FIRST, SECOND, Host
@@ -93,14 +93,10 @@ def test_a_core_goes_offline_and_comes_back() -> None:
     assert max(every) == 50
 
 
-def test_what_is_read_how_often() -> None:
-    """A file for each core and state costs: entries, which say less, come less often."""
+def test_a_file_is_read_for_each_core_and_state() -> None:
     times, entries = cpuidle.collector().sources
-    assert (times.period_ns, entries.period_ns) == (SECOND_NS, TEN_SECONDS_NS)
-    packages, cores = throttle.collector().sources
-    assert (packages.period_ns, cores.period_ns) == (SECOND_NS, TEN_SECONDS_NS)
     reader = MemoryReader(FIRST)
-    assert len(times.read(reader, 0)) == 6
+    assert len(times.read(reader, 0)) == len(entries.read(reader, 0)) == 6
 
 
 def test_throttling() -> None:

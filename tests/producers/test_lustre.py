@@ -9,7 +9,6 @@ import pytest
 from producers.collectors.lustre import device_name, without_times
 from producers.group import Group
 from producers.reading import MemoryReader, Unreadable
-from producers.source import TEN_SECONDS_NS
 from tests.producers.kernel import BETWEEN_S, FIRST, SECOND, Host, collector
 
 S = 10**9
@@ -139,13 +138,12 @@ def test_a_file_system_that_is_mounted_again() -> None:
     assert rates[-1] == 7
 
 
-def test_targets_are_few_and_read_every_ten_seconds() -> None:
+def test_targets_are_few() -> None:
     line = b"req_waittime 5 samples [usec] 1 2 9 9\n"
     files = {f"{DEBUG}/osc/big-OST{n:04x}-osc-ffff8803f1d8a000/stats": line for n in range(400)}
     host = Host("lustre_targets")
     labels = host.read(files)
     assert len([label for label in labels if "requests" in label]) == 64
-    assert [s.period_ns for s in collector("lustre_targets").sources] == [TEN_SECONDS_NS]
 
 
 def test_without_permission() -> None:
