@@ -14,7 +14,7 @@ import numpy as np
 from producers.collectors.hugepages import SIZES, page_bytes
 from producers.parsing import Draft, TextFile, numbered_lines, snake_case
 from producers.reading import Reader
-from producers.source import SECOND_NS, Collector, Doubles, Field
+from producers.source import FIFTH_SECOND_NS, SECOND_NS, Collector, Doubles, Field
 from schemas.records import Channel, Kind, Subsystem
 
 _KIB = 1024
@@ -127,7 +127,12 @@ class Meminfo(TextFile):
     """
 
     def __init__(self) -> None:
-        super().__init__("proc/meminfo", plan_meminfo, remedy=_REMEDY.format(what="memory use"))
+        super().__init__(
+            *("proc/meminfo", plan_meminfo),
+            # What moves fast in it, /proc/vmstat has at every tick in pages.
+            period_ns=FIFTH_SECOND_NS,
+            remedy=_REMEDY.format(what="memory use"),
+        )
         self._looked_ns: int | None = None
         self._others = b""
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from producers.parsing import Draft, TextFile, numbered_lines
-from producers.source import Collector
+from producers.source import FIFTH_SECOND_NS, Collector
 from schemas.records import Channel, Kind, Subsystem
 
 SUBSYSTEMS = {
@@ -62,6 +62,8 @@ def collector() -> Collector:
                 f"proc/pressure/{name}",
                 partial(plan, name),
                 prepare=parted,
+                # The kernel adds up all cores and their groups for each reader.
+                period_ns=FIFTH_SECOND_NS,
                 remedy=_REMEDY.format(name=name),
             )
             for name in SUBSYSTEMS

@@ -110,9 +110,16 @@ def test_a_rate_is_the_growth_over_the_monotonic_time(
 def test_a_level_is_as_it_was_read() -> None:
     samples = samples_of(DATA / "udp_flood.avro")
     _, recorded = replayed(DATA / "udp_flood.avro")
+    found = Host(recorded, "rank1").channel("vmstat.nr_free_pages")
+    free = [number(s["files"]["proc/vmstat"], b"nr_free_pages", 1) for s in samples]
+    np.testing.assert_array_equal(found, free)
+    # Of what is read at every other tick, a value stays for two.
     found = Host(recorded, "rank1").channel("memory.mem_free")
     free = [1024 * number(s["files"]["proc/meminfo"], b"MemFree:", 1) for s in samples]
-    np.testing.assert_allclose(found, free, rtol=1e-6)
+    fresh = np.isclose(found, free, rtol=1e-6, atol=0)
+    kept = np.isclose(found[1:], free[:-1], rtol=1e-6, atol=0)
+    assert (fresh[1:] | kept).all()
+    assert fresh.mean() >= 0.5
 
 
 def test_hosts_share_the_machine_and_nothing_of_the_network() -> None:

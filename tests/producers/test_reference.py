@@ -34,7 +34,7 @@ def test_every_channel_is_in_one_line() -> None:
 def test_a_line_says_unit_kind_and_source() -> None:
     lines = {m.metric: m for m in recorded()[1]}
     assert lines["memory.mem_free"] == Metric(
-        "memory.mem_free", "memory", "B", "gauge", 1, "every tick", "memory", "proc/meminfo"
+        "memory.mem_free", "memory", "B", "gauge", 1, "0.2 s", "memory", "proc/meminfo"
     )
     user = lines["cpu.user"]
     assert (user.unit, user.kind, user.source) == ("%", "rate", "proc/stat")
