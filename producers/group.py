@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,8 +150,12 @@ class Group:
         """Give a turn to sources when what they share has changed; return their collectors."""
         called: list[_Turns] = []
         for key, shared in self._shared.items():
-            generation = shared.generation
-            if generation is self._generations.get(key):
+            before = self._generations.get(key)
+            try:
+                generation = shared.generation
+            except Exception:  # its sources fail by it, and say so
+                generation = before
+            if generation is before:
                 continue
             self._generations[key] = generation
             for turns in self._collectors:
@@ -255,7 +260,7 @@ class Group:
             else:
                 cleaned.append(float("nan"))
                 part.stats.bad_fields += 1
-                part.failed(f"{part.source.path}: no number: {number!r:.40}")
+                part.failed(f"{part.path}: no number but {type(number).__name__}")
         return cleaned
 
     def _count_rejected(self) -> None:
@@ -308,7 +313,14 @@ def _drop_mixed(part: Part, longer: NDArray[np.intp], values: Doubles) -> None:
 
 
 def _doubles(numbers: Sequence[float]) -> Doubles:
+    """Return numbers as an array.
+
+    Raises
+    ------
+    TypeError
+        One of them is none. NumPy would take ``"7"`` for 7, and None for NaN.
+    """
     try:
-        return np.fromiter(numbers, np.float64, len(numbers))
+        return np.frombuffer(array("d", numbers))
     except OverflowError:  # an integer of more than 308 digits
         return np.array([n if abs(n) < 1e300 else np.inf for n in numbers], np.float64)

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 ABSENT_NS = 10_000_000_000
 """So often, at least, a source that has no channels is looked at."""
+UNKNOWN_NS = 1_000_000_000
+"""So often a source is read that has not been able to say yet how often it wants to be."""
 NONE = np.empty(0, np.intp)
 
 
@@ -58,8 +60,9 @@ class Part:
 
     `phase_ns` spreads those of one period over the ticks. It has had its turn from `turn_ns` on,
     and has it again at `next_ns`. It has had no channels since `absent_ns`, and was read when what
-    it shares with others was of `generation`. `places` are those of its fields among all, `direct`
-    those of the plan, and `direct_to` those of their channels among all.
+    it shares with others was of `generation`. `period_ns` is the newest that was one. `places` are
+    those of its fields among all, `direct` those of the plan, and `direct_to` those of their
+    channels among all.
     """
 
     source: Source
@@ -70,6 +73,7 @@ class Part:
     turn_ns: int = 0
     next_ns: int = 0
     read_ns: int = 0
+    period_ns: int = UNKNOWN_NS
     absent_ns: int | None = None
     shared: Shared | None = None
     generation: object = None
@@ -89,10 +93,13 @@ class Part:
     ) -> Self:
         """Make it of a source, and see what else that is."""
         part = cls(source, stats, collector, number, phase_ns)
-        if isinstance(source, Sharing):
-            part.shared = source.shared
-        if isinstance(source, Delegating):
-            part.delegating = source
+        try:
+            if isinstance(source, Sharing):
+                part.shared = source.shared
+            if isinstance(source, Delegating):
+                part.delegating = source
+        except Exception as e:
+            part.raised(e)
         return part
 
     def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
@@ -100,7 +107,10 @@ class Part:
         source = self.source
         try:
             read = source.read(reader, mono_ns)
-            self.plan = source.plan
+            plan = source.plan
+            if plan is not self.plan:
+                _check(plan)
+                self.plan = plan
             if self.shared is not None:
                 self.generation = self.shared.generation
             if self.delegating is not None:
@@ -111,7 +121,7 @@ class Part:
                 self.stats.bad_fields += source.bad_fields - self.bad_fields
                 self.bad_fields = source.bad_fields
             if source.problem and self.plan.fields:
-                self.failed(source.problem)
+                self.failed(str(source.problem))
             if len(read) != len(self.plan.fields):
                 self.failed(f"{len(read)} numbers for {len(self.plan.fields)} fields")
                 return self.plan.blank
@@ -124,9 +134,12 @@ class Part:
         """Remember when a source has its next turn."""
         try:
             period = int(self.source.period_ns)
+            if period < 0:
+                raise ValueError(f"a period of {period} ns")  # noqa: TRY301 - it is as if it raised
+            self.period_ns = period
         except Exception as e:
             self.raised(e)
-            period = ABSENT_NS
+            period = self.period_ns
         if self.plan.fields:
             self.absent_ns = None
         elif self.absent_ns is None or mono_ns < self.absent_ns:
@@ -150,4 +163,21 @@ class Part:
 
     def raised(self, error: Exception) -> None:
         """Count what a source raised."""
-        self.failed(f"{self.source.path}: {type(error).__name__}: {error}", error)
+        self.failed(f"{self.path}: {type(error).__name__}: {error}", error)
+
+    @property
+    def path(self) -> str:
+        """What the source reads; the collector's name where it cannot tell."""
+        try:
+            return str(self.source.path)
+        except Exception:
+            return self.collector
+
+
+def _check(plan: Plan) -> None:
+    """Raise what a group would trip over later, in the midst of other sources."""
+    fields, direct = len(plan.fields), plan.direct
+    if len(direct) > len(plan.channels):
+        raise ValueError(f"{len(plan.channels)} channels for {direct}")
+    if not all(0 <= at < fields for at in direct):
+        raise ValueError(f"of {fields} fields the channels are {direct}")

@@ -284,40 +284,149 @@ def test_what_is_shared_changes_for_all_in_one_tick(finder: int) -> None:
 
 
 class Broken(Told):
-    """A source of which one part does not work."""
+    """A source of which one part does not work: it raises, or is what it should not be."""
 
-    def __init__(self, part: str) -> None:
+    works = True
+
+    def __init__(self, part: str, instead: object) -> None:
         super().__init__("a")
-        self.part = part
-        self.works = True
-
-    def _maybe(self, part: str) -> None:
-        if part == self.part and not self.works:
-            raise ValueError(f"no {part}")
+        self.broken = {part: instead}
 
     def __getattribute__(self, name: str) -> object:
-        if name in {"period_ns", "plan", "problem", "bad_fields"}:
-            object.__getattribute__(self, "_maybe")(name)
-        return object.__getattribute__(self, name)
+        get = super().__getattribute__
+        if name == "works" or get("works") or name not in get("broken"):
+            return get(name)
+        instead = get("broken")[name]
+        if isinstance(instead, Exception):
+            raise instead
+        return instead
 
 
-@pytest.mark.parametrize("part", ["period_ns", "plan", "problem", "bad_fields"])
-def test_no_part_of_a_source_costs_more_than_itself(part: str) -> None:
-    broken, good = Broken(""), Told("good")
-    broken.part = part
+NO = ValueError("no")
+A = Channel("a", "", Subsystem.CPU, "/s", Kind.RATE)
+
+
+@pytest.mark.parametrize(
+    ("part", "instead", "reason"),
+    [
+        ("plan", NO, "proc/told: ValueError: no"),
+        ("plan", None, "proc/told: AttributeError: 'NoneType' object has no attribute 'fields'"),
+        (
+            "plan",
+            Plan((Field("a", counter=True),), (A,), (1,)),
+            "proc/told: ValueError: of 1 fields the channels are (1,)",
+        ),
+        (
+            "plan",
+            Plan((Field("a", counter=True),), (), (0,)),
+            "proc/told: ValueError: 0 channels for (0,)",
+        ),
+        ("problem", NO, "proc/told: ValueError: no"),
+        ("bad_fields", NO, "proc/told: ValueError: no"),
+        (
+            "bad_fields",
+            "many",
+            "proc/told: TypeError: unsupported operand type(s) for -: 'str' and 'int'",
+        ),
+        ("read", RuntimeError("no"), "proc/told: RuntimeError: no"),
+        ("elsewhere_ns", NO, "proc/told: ValueError: no"),
+    ],
+)
+def test_no_part_of_a_source_costs_more_than_itself(
+    part: str, instead: object, reason: str
+) -> None:
+    broken, good, alone = Broken(part, instead), Told("good"), Told("good")
+    setattr(broken, part, getattr(broken, part, 0))
     host = sampler(Collector("broken", [broken]), Collector("good", [good]))
+    without = sampler(Collector("good", [alone]))
     for n in range(60):
         broken.works = not 10 <= n < 30
-        broken.answer, good.answer = [2.0 * n], [3.0 * n]
+        broken.answer, good.answer, alone.answer = [2.0 * n], [n * n], [n * n]
         sample = host.sample((n + 1) * SECOND_NS // 10)
+        expected = without.sample((n + 1) * SECOND_NS // 10).values
+        np.testing.assert_array_equal(sample.values[1:], expected)
         assert [c.metric for c in sample.layout.channels] == ["a", "good"]
-        assert n == 0 or sample.values[1] == pytest.approx(30)
+        assert np.isnan(sample.values[0]) == (n == 0 or not broken.works)
     assert sample.values[0] == pytest.approx(20)
-    assert set(host.stats["broken"].failures) == {f"proc/told: ValueError: no {part}"}
+    assert host.stats["broken"].failures == {reason: 20}
     assert host.stats["good"].failures == {}
 
 
-@pytest.mark.parametrize("given", ["seven", b"x", [7.0], {}, object(), 1 + 2j])
+@pytest.mark.parametrize("instead", [NO, -1, None, math.nan, math.inf, "soon"])
+def test_a_period_that_is_none_is_that_of_before(instead: object) -> None:
+    """The readings are good, and so are kept; how often to take them is known from before."""
+    broken, good = Broken("period_ns", instead), Told("good")
+    host = sampler(Collector("broken", [broken]), Collector("good", [good]))
+    for n in range(30):
+        broken.works = not 10 <= n < 20
+        broken.answer, good.answer = [n * n], [n * n]
+        values = host.sample((n + 1) * SECOND_NS // 10).values
+        assert n == 0 or values.tolist() == [pytest.approx(10 * (2 * n - 1))] * 2
+    assert host.stats["broken"].failures.total() == 10
+    assert len(host.stats["broken"].failures) == 1
+
+
+def test_a_source_that_never_says_how_often_is_read_once_a_second() -> None:
+    broken = Broken("period_ns", NO)
+    broken.works = False
+    host = sampler(Collector("broken", [broken]))
+    for n in range(100):
+        host.sample((n + 1) * SECOND_NS // 10)
+    assert 10 <= broken.reads <= 12
+
+
+def test_a_source_that_cannot_even_name_itself_costs_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken, good = Broken("path", NO), Told("good", kind=Kind.GAUGE)
+    broken.answer = RuntimeError("broken")
+    broken.works = False
+    good.answer = [3.0]
+    host = sampler(Collector("odd", [broken]), Collector("good", [good]))
+    assert host.sample(SECOND_NS).values.tolist() == [3]
+    assert host.stats["odd"].failures == {"odd: RuntimeError: broken": 1}
+    assert [r.getMessage() for r in caplog.records] == ["collector odd: odd: RuntimeError: broken"]
+
+
+class Moody:
+    """Shared devices that cannot always say whether they changed."""
+
+    works = True
+
+    @property
+    def generation(self) -> object:
+        if self.works:
+            return "first"
+        raise NO
+
+
+def test_shared_devices_that_raise_cost_their_sources() -> None:
+    devices = Moody()
+    sharing, good = Told("a", kind=Kind.GAUGE), Told("good", kind=Kind.GAUGE)
+    sharing.shared = devices  # type: ignore[attr-defined]
+    host = sampler(Collector("sharing", [sharing]), Collector("good", [good]))
+    for n in range(30):
+        devices.works = not 10 <= n < 20
+        sharing.answer = good.answer = [1.0 * n]
+        values = host.sample((n + 1) * SECOND_NS // 10).values
+        np.testing.assert_array_equal(values, [n if devices.works else math.nan, n])
+    assert host.stats["sharing"].failures == {"proc/told: ValueError: no": 10}
+    assert sharing.reads == 30
+
+
+@pytest.mark.parametrize("part", ["shared", "elsewhere_ns"])
+def test_a_source_that_cannot_say_what_else_it_is_is_read_all_the_same(part: str) -> None:
+    broken = Broken(part, NO)
+    broken.works = False
+    host = sampler(Collector("broken", [broken]), Collector("good", [Told("good")]))
+    for n in range(3):
+        broken.answer = [2.0 * n]
+        values = host.sample((n + 1) * SECOND_NS).values
+    assert values.tolist() == [2, 0]
+    assert host.stats["broken"].failures == {"proc/told: ValueError: no": 1}
+
+
+@pytest.mark.parametrize("given", ["seven", "7", b"7", None, [7.0], {}, object(), 1 + 2j])
 def test_what_is_no_number_costs_itself(given: object) -> None:
     odd, good = Told("a", "b", "c", kind=Kind.GAUGE), Told("good")
     host = sampler(Collector("odd", [odd]), Collector("good", [good]))
@@ -328,10 +437,11 @@ def test_what_is_no_number_costs_itself(given: object) -> None:
         expected = [1, math.nan if n == 1 else 2, 3, math.nan if n == 0 else 1]
         np.testing.assert_array_equal(values, np.array(expected, np.float32))
     assert host.stats["odd"].bad_fields == 1
+    assert host.stats["odd"].failures == {f"proc/told: no number but {type(given).__name__}": 1}
     assert host.stats["good"].bad_fields == 0
 
 
-@pytest.mark.parametrize("answer", [None, 7, "ab", iter([1.0, 2.0])])
+@pytest.mark.parametrize("answer", [None, 7, "ab", "12", iter([1.0, 2.0])])
 def test_an_answer_that_is_no_list_costs_its_source(answer: object) -> None:
     odd, good = Told("a", "b", kind=Kind.GAUGE), Told("good")
     host = sampler(Collector("odd", [odd]), Collector("good", [good]))
