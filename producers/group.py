@@ -161,7 +161,6 @@ class Group:
             for turns in self._collectors:
                 for part in turns.parts:
                     if part.shared is shared and part.generation is not generation:
-                        part.absent_ns = None
                         part.next_ns = turns.next_ns = 0
                         if turns not in called:
                             called.append(turns)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producers.collectors import kmsg
 from producers.collectors.gpu import xid
+from producers.collectors.gpu.source import REMEDY
 from tests.producers import nvml_tables
 from tests.producers.fake_nvml import UNKNOWN, FakeNvml
 from tests.producers.gpus import GpuHost
@@ -111,6 +113,31 @@ def test_a_host_without_gpus_reads_no_log() -> None:
     host.log.records.append(logged("0000:3b:00", 79))
     assert host.tick(3) == {}
     assert len(host.log.records) == 1
+    (source,) = host.collectors[0].sources
+    # The log itself may be there, and says so in its own collector.
+    assert (source.path, source.remedy) == ("nvml", REMEDY)
+    assert source.problem == "nvml: NVML: the driver has no GPU"
+
+
+def test_gpus_without_a_log_lack_the_log() -> None:
+    host = GpuHost(FakeNvml.h100s(1), only=["gpu_xid"])
+    host.log.records.append(PermissionError(1, "Operation not permitted"))
+    host.tick()
+    (source,) = host.collectors[0].sources
+    assert (source.path, source.remedy) == (kmsg.PATH, kmsg.REMEDY)
+    assert source.problem == f"{kmsg.PATH}: Operation not permitted"
+
+
+def test_a_log_is_named_when_the_gpus_are_there() -> None:
+    fake = FakeNvml([])
+    host = GpuHost(fake, only=["gpu_xid"])
+    host.tick()
+    fake.tables = [nvml_tables.h100(0)]
+    host.kernel_sees(fake)
+    host.tick(100)
+    (source,) = host.collectors[0].sources
+    assert (source.path, source.problem, source.remedy) == (kmsg.PATH, "", kmsg.REMEDY)
+    assert len(source.plan.channels) == 2
 
 
 def test_a_log_that_cannot_be_read_any_more() -> None:

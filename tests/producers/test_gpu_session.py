@@ -14,6 +14,7 @@ from producers.collectors.gpu.devices import kernel_bus_id
 from producers.collectors.gpu.lanes import Job, Threads
 from producers.collectors.gpu.nvml import LIBRARY
 from producers.collectors.gpu.session import Patience, Session
+from producers.collectors.gpu.source import REMEDY
 from producers.reading import MemoryReader
 from producers.source import Options
 from tests.producers import nvml_tables
@@ -65,8 +66,8 @@ def test_without_library_or_driver_there_is_nothing(code: int, reason: str) -> N
     host.reader.files = {}
     assert host.tick(100) == {}
     assert host.failures == set()
-    sources = [s for c in host.collectors for s in c.sources if s.path.startswith("nvml/")]
-    assert {s.problem.partition(": ")[2] for s in sources} == {reason}
+    sources = [s for c in host.collectors for s in c.sources]
+    assert {(s.path, s.problem, s.remedy) for s in sources} == {("nvml", f"nvml: {reason}", REMEDY)}
     # It costs nothing to be without.
     assert 2 <= fake.calls["nvmlInit"] <= 4
     fake.broken = 0
@@ -97,7 +98,9 @@ def test_this_machine() -> None:
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
-        assert all(LIBRARY in s.problem for s in sources if s.path.startswith("nvml/"))
+        absent = {(s.path, s.problem, s.remedy) for s in sources}
+        assert len(absent) == 1
+        assert all(LIBRARY in problem for _, problem, _ in absent)
 
 
 def test_two_sessions_share_nothing() -> None:

@@ -47,6 +47,24 @@ def test_numbers_by_position() -> None:
     assert names(source) == ["a", "b"]
 
 
+def test_the_same_text_says_the_same_and_its_bad_fields_count_each_time() -> None:
+    source = file()
+    reader = MemoryReader({"proc/x": b"a 1\nb oops\n"})
+    source.read(reader, 0)
+    for n in range(2, 6):
+        assert same(source.read(reader, 0), [1, NAN])
+        assert source.bad_fields == n
+    texts, reader.files = reader.files, {}
+    assert same(source.read(reader, 0), [NAN, NAN])
+    assert source.problem
+    reader.files = texts
+    assert same(source.read(reader, 0), [1, NAN])
+    assert source.problem == ""
+    reader.files = {"proc/x": b"a 1\nb 2\n"}
+    assert source.read(reader, 0) == [1, 2]
+    assert source.bad_fields == 6
+
+
 def test_a_new_label_is_believed_the_second_time() -> None:
     source = file()
     source.parse(b"a 1\nb 2\n")

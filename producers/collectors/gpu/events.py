@@ -15,10 +15,11 @@ from producers.collectors.gpu.devices import Device, as_text
 from producers.collectors.gpu.nvml import TIMEOUT, Nvml, code_of, in_short, is_absent
 from producers.collectors.gpu.pace import Pace
 from producers.collectors.gpu.session import Session, Visit
-from producers.collectors.gpu.source import REMEDY, Number, make_plan
+from producers.collectors.gpu.source import NOWHERE, REMEDY, Number, make_plan
 from producers.reading import Reader
 from producers.source import Collector, Plan
 
+PATH = "nvml/events"
 XID = 0x8
 EVENTS = {
     0x1: "single_bit_ecc_events",
@@ -49,10 +50,10 @@ _NOBODY = "event set"
 class GpuEvents:
     """A source of events, as counters, and of the newest XID's code (unknown before the first)."""
 
-    path = "nvml/events"
     remedy = REMEDY
 
     def __init__(self, session: Session) -> None:
+        self.path = PATH
         self.problem = ""
         self.bad_fields = 0
         self.plan = Plan()
@@ -81,9 +82,9 @@ class GpuEvents:
         session = self._session
         nvml = session.ready(reader, mono_ns)
         if nvml is None:
-            self.problem = f"{self.path}: {session.problem}"
+            self.path, self.problem = NOWHERE, f"{NOWHERE}: {session.problem}"
             return self.plan.blank
-        self.problem = ""
+        self.path, self.problem = PATH, ""
         if session.starts != self._starts:
             self._starts = session.starts
             self._register(nvml, session.devices)

@@ -42,6 +42,9 @@ MIB = 2.0**20
 AGAIN_NS = 100_000_000
 AGAIN_MOST_NS = 60 * SECOND_NS
 
+NOWHERE = "nvml"
+"""The path of every source while there is nothing to ask: they lack the same, and say the same."""
+
 REMEDY = (
     "Without it the GPUs are not seen. Install NVIDIA's driver with libnvidia-ml.so.1; in a "
     "container, ask for the devices and NVIDIA_DRIVER_CAPABILITIES=utility. No matter where there "
@@ -119,7 +122,7 @@ class GpuSource:
     session
         Shared by all that asks NVML.
     name
-        What the calls are about: the `path` is this below ``nvml``.
+        What the calls are about: the `path` is this below ``nvml``, or `NOWHERE`.
     find
         Says what calls a device has.
     period_ns
@@ -139,7 +142,7 @@ class GpuSource:
         background: bool = False,
         remedy: str = REMEDY,
     ) -> None:
-        self.path = f"nvml/{name}"
+        self.path = self._path = f"nvml/{name}"
         self.remedy = remedy
         self.problem = ""
         self.bad_fields = 0
@@ -176,9 +179,9 @@ class GpuSource:
         session = self._session
         nvml = session.ready(reader, mono_ns)
         if nvml is None:
-            self.problem = f"{self.path}: {session.problem}"
+            self.path, self.problem = NOWHERE, f"{NOWHERE}: {session.problem}"
             return self.plan.blank
-        self.problem = ""
+        self.path, self.problem = self._path, ""
         if session.devices is not self._devices or (
             self._again_ns is not None and mono_ns >= self._again_ns
         ):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from producers.collectors import kmsg
 from producers.collectors.gpu.session import Session
-from producers.collectors.gpu.source import REMEDY
+from producers.collectors.gpu.source import NOWHERE, REMEDY
 from producers.reading import Reader
 from producers.source import EVERY_TICK, Collector, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
@@ -34,10 +34,10 @@ def parse(text: str) -> tuple[str, int] | None:
 class LoggedXids:
     """A source of XIDs, by GPU: how many, and the newest one's code."""
 
-    path = kmsg.PATH
     period_ns = EVERY_TICK
 
     def __init__(self, session: Session, tail: kmsg.Tail) -> None:
+        self.path = kmsg.PATH
         self.problem = ""
         self.plan = Plan()
         self._session = session
@@ -56,8 +56,8 @@ class LoggedXids:
 
     @property
     def remedy(self) -> str:
-        """Where there are GPUs, that of the log; else it lacks what all GPU metrics lack."""
-        return kmsg.REMEDY if self._slots else REMEDY
+        """Where there are GPUs, that of the log; else that of all that asks GPUs."""
+        return REMEDY if self.path == NOWHERE else kmsg.REMEDY
 
     @property
     def shared(self) -> Session:
@@ -76,8 +76,10 @@ class LoggedXids:
             self._seen = (session.devices, session.listed)
             self._look()
         if not self._slots:
-            self.problem = f"{self.path}: {session.problem}"
-            return ()
+            # The log may well be there: what lacks is what all GPU metrics lack.
+            self.path, self.problem = NOWHERE, f"{NOWHERE}: {session.problem}"
+            return self.plan.blank
+        self.path = kmsg.PATH
         for message in self._tail.read(mono_ns):
             self._count(message.text)
         self.problem = self._tail.problem
