@@ -111,9 +111,11 @@ class Part:
             if plan is not self.plan:
                 _check(plan)
                 self.plan = plan
-            if self.shared is not None and self.generation is not self.shared.generation:
-                self.generation = self.shared.generation
-                self.absent_ns = None
+            if self.shared is not None:
+                generation = self.shared.generation
+                if generation is not self.generation:
+                    self.generation = generation
+                    self.absent_ns = None
             if self.delegating is not None:
                 elsewhere = self.delegating.elsewhere_ns
                 self.stats.cpu_ns += elsewhere - self.elsewhere_ns

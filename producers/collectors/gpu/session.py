@@ -7,7 +7,7 @@ gives it. What can go wrong, and what is done:
 what                        what is done
 =========================== ======================================================================
 no library, no driver       nothing is there; tried again after 1 s, 2 s, 4 s, and so on to 300 s,
-                            and when the driver's list of GPUs changes
+                            and from the start of that when the driver's list of GPUs changes
 a call does not come back   that GPU is not asked until the call did; the others are, by another
                             thread (`producers.collectors.gpu.lanes`)
 a GPU is lost, the driver   that GPU is not asked; NVML is started anew after 1 s, 2 s and so on
@@ -39,6 +39,9 @@ GPUS = "proc/driver/nvidia/gpus"
 """A directory for each GPU that the driver has, by bus id."""
 
 LOOK_NS = 5 * SECOND_NS
+"""So often it is looked which GPUs there are."""
+WAIT_NS = SECOND_NS
+"""So often it is looked whether the driver came, while it is not there."""
 RETRY_NS = SECOND_NS
 RETRY_MOST_NS = 300 * SECOND_NS
 CALM_NS = 2 * RETRY_MOST_NS
@@ -92,7 +95,7 @@ class Session:
         What there is; the same object as long as all that was found out about it holds.
     listed
         The GPUs that the kernel's driver has, by bus id, and whether NVML knows them or not; looked
-        at every five seconds. None where there is no such driver.
+        at every few seconds. None where there is no such driver.
     elsewhere_ns
         CPU time that other threads spent on visits, nanoseconds.
     starts
@@ -134,8 +137,12 @@ class Session:
 
     @property
     def generation(self) -> object:
-        """The devices: another object when they have to be looked at again."""
-        return self.devices
+        """The devices: another object when they have to be looked at again.
+
+        So is a start of NVML that came back late: the next reading takes what it found.
+        """
+        out = self._out
+        return out if out is not None and self._out_is_start and out.done else self.devices
 
     @property
     def uuids(self) -> Mapping[str, str]:
@@ -204,10 +211,13 @@ class Session:
         if self._stuck or self._working:
             return  # NVML must not be shut down during a call
         due = self._retry_ns is not None and mono_ns >= self._retry_ns
-        if not due and not 0 <= mono_ns - self._look_ns < LOOK_NS:
+        look_ns = WAIT_NS if self._nvml is None else LOOK_NS
+        if not due and not 0 <= mono_ns - self._look_ns < look_ns:
             self._look_ns = mono_ns
             before, self.listed = self.listed, self._kernel_list(reader)
             due = self.listed != before
+            if due:
+                self._tries = 0  # a driver that is just being loaded may need some
             if not due and self._nvml is not None:
                 self._ask(mono_ns, start=False, patience_s=self.patience.look)
         if due:
