@@ -21,6 +21,7 @@ TICK_NS = 100_000_000
 STRETCH_NS = 1_000_000_000
 """So often it is looked whether somebody set `CollectorStats.stretch`."""
 _NOT_READ = -1
+_NEVER_NS = 2**63
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less their whole part, are spread evenly, however many there are."""
 _PHASES_NS = 60 * 10**9
@@ -140,7 +141,7 @@ class Group:
         if self._changed:
             self._changed = False
             self._rebuild()
-        self._all = self._advance(given, mono_ns)
+        self._advance(given, mono_ns)
         self._values = self._all.astype(np.float32)
         self._values.flags.writeable = False
         self._at = mono_ns
@@ -175,19 +176,26 @@ class Group:
         whole: bool = False,
     ) -> None:
         """Read the sources of a collector whose turn it is; add what they gave, by number."""
+        turn_ns, next_ns, read_ns = 0, _NEVER_NS if turns.parts else 0, mono_ns
         for part in turns.parts:
-            if part.turn_ns <= mono_ns < part.next_ns and not whole:
-                continue
-            part.read_ns = mono_ns
-            plan = part.plan
-            numbers = part.read(self._reader, mono_ns)
-            self._changed |= part.plan is not plan
-            if part.plan.fields:
-                given[part.number] = numbers
-            part.take_turn(mono_ns, self._tick_ns)
-        turns.turn_ns = max((p.turn_ns for p in turns.parts), default=0)
-        turns.next_ns = min((p.next_ns for p in turns.parts), default=0)
-        turns.stats.read_ns = min((p.read_ns for p in turns.parts), default=mono_ns)
+            if whole or not part.turn_ns <= mono_ns < part.next_ns:
+                part.read_ns = mono_ns
+                plan = part.plan
+                numbers = part.read(self._reader, mono_ns)
+                if part.plan is not plan:
+                    self._changed = True
+                if part.plan.fields:
+                    given[part.number] = numbers
+                else:
+                    given.pop(part.number, None)  # it had some when it was read before in this tick
+                part.take_turn(mono_ns, self._tick_ns)
+            elif part.read_ns < read_ns:
+                read_ns = part.read_ns
+            if part.turn_ns > turn_ns:
+                turn_ns = part.turn_ns
+            if part.next_ns < next_ns:
+                next_ns = part.next_ns
+        turns.turn_ns, turns.next_ns, turns.stats.read_ns = turn_ns, next_ns, read_ns
 
     def _stretch(self, mono_ns: int) -> None:
         """Give sources other turns where somebody set another stretch; what is due stays due."""
@@ -231,8 +239,8 @@ class Group:
             tuple(derived),
         )
 
-    def _advance(self, given: Mapping[int, Sequence[float]], mono_ns: int) -> Doubles:
-        """Return the values after a reading; those of sources that were not read stay."""
+    def _advance(self, given: Mapping[int, Sequence[float]], mono_ns: int) -> None:
+        """Set the values after a reading; those of sources that were not read stay."""
         done = self._pass(given)
         try:
             numbers = _doubles([*itertools.chain.from_iterable(given.values())])
@@ -241,14 +249,13 @@ class Group:
         levels = self._rates.update(numbers, mono_ns, done.view)
         if self._rates.rejected.size:
             self._count_rejected()
-        values = self._all.copy()
+        values = self._all
         values[done.direct_to] = levels[done.direct_from]
         for part, derive, place in done.derived:
             self._derive(part, derive, levels[place], values)
         if self._rates.longer.size:
             for part, _, _ in done.derived:
                 _drop_mixed(part, self._rates.longer - part.fields.start, values)
-        return values
 
     def _without_what_is_no_number(self, given: Mapping[int, Sequence[object]]) -> list[float]:
         """Return numbers in which what is none is unknown, and count it."""

@@ -283,6 +283,30 @@ def test_what_is_shared_changes_for_all_in_one_tick(finder: int) -> None:
     assert len(host.layout.channels) == 8 * 3 + 1
 
 
+@pytest.mark.parametrize("finder", [0, 1, 2])
+def test_what_was_read_of_a_device_that_left_in_that_tick_counts_no_more(finder: int) -> None:
+    """It was read before the last of them found out, and is read again."""
+    devices = Devices("x")
+    sources = [Together(devices, f"m{n}_", 0) for n in range(3)]
+    first, last = Told("first", kind=Kind.GAUGE), Told("last", kind=Kind.GAUGE)
+    host = sampler(Collector("all", [first, *sources, last]))
+    for n in range(5):
+        first.answer, last.answer = [10.0 * n], [20.0 * n]
+        if n == 3:
+            sources[finder].finds = ""
+        values = host.sample((n + 1) * SECOND_NS // 10).values
+        assert (values[0], values[-1]) == (10 * n, 20 * n)
+    assert [c.metric for c in host.layout.channels] == ["first", "last"]
+    assert host.stats["all"].failures == {}
+
+
+def test_a_collector_without_sources_has_nothing_that_is_old() -> None:
+    host = sampler(Collector("empty"))
+    for n in range(3):
+        host.sample((n + 1) * SECOND_NS)
+        assert host.stats["empty"].read_ns == (n + 1) * SECOND_NS
+
+
 class Twice(Together):
     """A source that finds out that devices came, and at the next reading what they have."""
 
