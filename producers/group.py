@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from array import array
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from producers.part import NONE, CollectorStats, Part
 from producers.rates import Rates, View
 from producers.reading import Reader
-from producers.source import Collector, Derive, Doubles, Field
+from producers.source import Collector, Derive, Doubles, Field, Gathering
 from schemas.records import Channel, Floats
 
 TICK_NS = 100_000_000
@@ -101,6 +102,11 @@ class Group:
         self._parts = [part for turns in self._collectors for part in turns.parts]
         self._shared = {id(p.shared): p.shared for p in self._parts if p.shared is not None}
         self._generations: dict[int, object] = {}
+        self._gathering = [
+            (shared, [p for p in self._parts if p.shared is shared])
+            for shared in self._shared.values()
+            if isinstance(shared, Gathering)
+        ]
         self.channels: tuple[Channel, ...] = ()
         self._at = _NOT_READ
         self._stretch_ns = _NOT_READ
@@ -122,6 +128,10 @@ class Group:
         if not 0 <= mono_ns - self._stretch_ns < STRETCH_NS:
             self._stretch_ns = mono_ns
             self._stretch(mono_ns)
+        for gathering, parts in self._gathering:
+            due = [p for p in parts if whole or not p.turn_ns <= mono_ns < p.next_ns]
+            with contextlib.suppress(Exception):  # each does what it wants by itself, then
+                gathering.due([p.source for p in due])
         before, cpu = self._clock_ns(), self._cpu_ns()
         for turns in self._collectors:
             if turns.turn_ns <= mono_ns < turns.next_ns and not whole:

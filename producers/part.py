@@ -79,6 +79,7 @@ class Part:
     generation: object = None
     delegating: Delegating | None = None
     elsewhere_ns: int = 0
+    lent_ns: int = 0
     plan: Plan = field(default_factory=Plan)
     fields: slice = field(default_factory=lambda: slice(0, 0))
     places: NDArray[np.intp] = field(default_factory=lambda: NONE)
@@ -117,9 +118,10 @@ class Part:
                     self.generation = generation
                     self.absent_ns = None
             if self.delegating is not None:
-                elsewhere = self.delegating.elsewhere_ns
+                elsewhere, lent = self.delegating.elsewhere_ns, self.delegating.lent_ns
                 self.stats.cpu_ns += elsewhere - self.elsewhere_ns
-                self.elsewhere_ns = elsewhere
+                self.stats.seconds -= (lent - self.lent_ns) / 1e9
+                self.elsewhere_ns, self.lent_ns = elsewhere, lent
             if source.bad_fields != self.bad_fields:
                 self.stats.bad_fields += source.bad_fields - self.bad_fields
                 self.bad_fields = source.bad_fields

@@ -160,12 +160,24 @@ class Sharing(Protocol):
 
 
 @runtime_checkable
+class Gathering(Protocol):
+    """What sources share, too, when it does better if it does at once what they want in a tick."""
+
+    def due(self, sources: Sequence[Source]) -> None:
+        """Hear which of them are read next, in this order, in one tick; do nothing yet."""
+
+
+@runtime_checkable
 class Delegating(Protocol):
-    """What a source that has other threads work for it is, too."""
+    """What a source that has other threads work for it is, too. All in nanoseconds."""
 
     @property
     def elsewhere_ns(self) -> int:
-        """CPU time that other threads spent on its readings, since the start, nanoseconds."""
+        """CPU time that other threads spent on its readings, since the start."""
+
+    @property
+    def lent_ns(self) -> int:
+        """Time that went to others' readings while it was read, less the other way round."""
 
 
 @dataclass(frozen=True)

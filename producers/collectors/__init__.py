@@ -36,7 +36,7 @@ Many small files with a number in each are a `producers.tree.FileTree`. Any othe
 the members of `producers.source.Source` and nothing else. One that asks the machine itself, not
 through files below /proc and /sys, stands in `DEVICES`, is made with the agent's `Options`, and
 is left out where recorded files are read. What else a source may be (`Noted`, `Closable`,
-`Sharing`, `Delegating`) is in `producers.source`.
+`Sharing`, `Gathering`, `Delegating`) is in `producers.source`.
 """
 
 from __future__ import annotations

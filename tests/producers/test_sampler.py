@@ -307,6 +307,60 @@ def test_a_collector_without_sources_has_nothing_that_is_old() -> None:
         assert host.stats["empty"].read_ns == (n + 1) * SECOND_NS
 
 
+class Gathers(Devices):
+    """Devices that hear what is due."""
+
+    def __init__(self) -> None:
+        super().__init__("x")
+        self.heard: list[list[object]] = []
+        self.works = True
+
+    def due(self, sources: Sequence[object]) -> None:
+        self.heard.append(list(sources))
+        if not self.works:
+            raise NO
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_shared_hears_what_is_read_next(works: bool) -> None:
+    """In the order of reading, and nothing else; what it raises costs nobody."""
+    devices = Gathers()
+    devices.works = works
+    sources = [Together(devices, f"m{n}_", period) for n, period in enumerate((0, SECOND_NS, 0))]
+    host = sampler(Collector("one", sources[:2]), Collector("two", [Told("b"), sources[2]]))
+    for n in range(40):
+        before = [source.reads for source in sources]
+        whole = n == 25
+        host.sample((n + 1) * SECOND_NS // 10, whole=whole)
+        read = [s for s, reads in zip(sources, before, strict=True) if s.reads > reads]
+        assert devices.heard[n] == read
+        assert not whole or len(read) == 3
+    assert len(devices.heard) == 40
+    assert {stats.failures.total() for stats in host.stats.values()} == {0}
+
+
+def test_time_lent_is_not_a_collector_s() -> None:
+    """It waited for others' readings, or others for its own."""
+
+    class Lending(Told):
+        elsewhere_ns = lent_ns = 0
+        lends = 0
+
+        def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
+            self.lent_ns += self.lends
+            return super().read(reader, mono_ns)
+
+    waits, waited_for = Lending("a"), Lending("b")
+    waits.lends, waited_for.lends = 300, -300
+    clock = itertools.count(0, 1000)
+    both = [Collector("a", [waits]), Collector("b", [waited_for])]
+    group = Group(both, MemoryReader(), clock_ns=lambda: next(clock))
+    for n in range(1, 4):
+        group.collect(n)
+    assert group.stats["a"].seconds == pytest.approx(3 * 700e-9)
+    assert group.stats["b"].seconds == pytest.approx(3 * 1300e-9)
+
+
 class Twice(Together):
     """A source that finds out that devices came, and at the next reading what they have."""
 
@@ -345,6 +399,7 @@ class Broken(Told):
     """A source of which one part does not work: it raises, or is what it should not be."""
 
     works = True
+    elsewhere_ns = lent_ns = 0
 
     def __init__(self, part: str, instead: object) -> None:
         super().__init__("a")
@@ -388,13 +443,13 @@ A = Channel("a", "", Subsystem.CPU, "/s", Kind.RATE)
         ),
         ("read", RuntimeError("no"), "proc/told: RuntimeError: no"),
         ("elsewhere_ns", NO, "proc/told: ValueError: no"),
+        ("lent_ns", NO, "proc/told: ValueError: no"),
     ],
 )
 def test_no_part_of_a_source_costs_more_than_itself(
     part: str, instead: object, reason: str
 ) -> None:
     broken, good, alone = Broken(part, instead), Told("good"), Told("good")
-    setattr(broken, part, getattr(broken, part, 0))
     host = sampler(Collector("broken", [broken]), Collector("good", [good]))
     without = sampler(Collector("good", [alone]))
     for n in range(60):
@@ -697,6 +752,7 @@ def test_collectors_cost_is_measured() -> None:
 def test_the_cpu_time_of_other_threads_is_a_collector_s_too() -> None:
     class Busy(Told):
         elsewhere_ns = 0
+        lent_ns = 0
 
         def read(self, reader: Reader, mono_ns: int) -> Sequence[float]:
             self.elsewhere_ns += 5_000

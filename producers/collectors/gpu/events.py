@@ -17,7 +17,7 @@ from producers.collectors.gpu.pace import Pace
 from producers.collectors.gpu.session import Session, Visit
 from producers.collectors.gpu.source import NOWHERE, REMEDY, Number, make_plan
 from producers.reading import Reader
-from producers.source import Collector, Plan
+from producers.source import EVERY_TICK, Collector, Plan
 
 PATH = "nvml/events"
 XID = 0x8
@@ -60,12 +60,15 @@ class GpuEvents:
         self._session = session
         self._pace = Pace()
         self.elsewhere_ns = 0
+        self.lent_ns = 0
         self._starts = 0
         self._set: Any = None
         self._counts: Counter[tuple[str, int]] = Counter()
         self._last_xid: dict[str, float] = {}
         self._masks: dict[str, int] = {}
         self._columns: list[tuple[str, int]] = []
+        self._visits: Sequence[Visit[_Came]] = ()
+        session.join(self)
 
     @property
     def period_ns(self) -> int:
@@ -89,11 +92,11 @@ class GpuEvents:
             self._starts = session.starts
             self._register(nvml, session.devices)
         if self._columns:
-            before = session.clock_ns()
-            elsewhere_ns = session.elsewhere_ns
-            (came,) = session.visit([Visit(_NOBODY, _Drain(nvml, self._set))])
-            self.elsewhere_ns += session.elsewhere_ns - elsewhere_ns
-            self._pace.spent(session.clock_ns() - before)
+            answers = session.ask(self, self._visits)
+            self.elsewhere_ns += answers.cpu_ns
+            self.lent_ns += answers.lent_ns
+            self._pace.spent(sum(answers.spent_ns))
+            (came,) = answers.results
             if came is None:
                 self.problem = f"{self.path}: NVML does not answer"
                 return self.plan.blank
@@ -107,6 +110,11 @@ class GpuEvents:
             for uuid, event in self._columns
         ]
 
+    def wanted(self) -> Sequence[Visit[_Came]]:
+        """Return what it asks at every tick; nothing before it has registered for events."""
+        known = self._columns and self._session.starts == self._starts
+        return self._visits if known and self._pace.period_ns == EVERY_TICK else ()
+
     def _register(self, nvml: Nvml, devices: tuple[Device, ...]) -> None:
         def create() -> Any:
             # The set of before went with the NVML that it was made by.
@@ -115,14 +123,17 @@ class GpuEvents:
             except Exception:
                 return None
 
-        (self._set,) = self._session.visit([Visit(_NOBODY, create)], self._session.patience.look)
+        session = self._session
+        look = session.patience.look
+        (self._set,) = session.visit([Visit(_NOBODY, create)], look).results
+        self._visits = [Visit(_NOBODY, _Drain(nvml, self._set))]
         gpus = [d for d in devices if d.instance is None]
         masks: Sequence[int | None] = [None] * len(gpus)
         if self._set is not None:
             visits: list[Visit[int | None]] = [
                 Visit(d.uuid, _Register(nvml, d, self._set)) for d in gpus
             ]
-            masks = self._session.visit(visits, self._session.patience.look)
+            masks = session.visit(visits, look).results
         numbers: list[tuple[Device, Number]] = []
         self._columns = []
         for gpu, new in zip(gpus, masks, strict=True):

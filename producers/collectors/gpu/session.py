@@ -16,6 +16,9 @@ a GPU appears or vanishes   /proc/driver/nvidia/gpus or NVML's count differs: NV
 MIG devices appear, vanish  `Session.devices` is another tuple, and so every source looks anew
 =========================== ======================================================================
 
+Sources that are due in one tick ask together (`Session.due`): to hand calls over to a thread and
+back costs as much CPU time as several of them.
+
 Calls: nvmlInit_v2, nvmlShutdown, and those of `producers.collectors.gpu.devices`.
 """
 
@@ -25,7 +28,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from producers.collectors.gpu.devices import Device, Found, find_devices
 from producers.collectors.gpu.lanes import Job, Lanes, Threads
@@ -75,6 +78,39 @@ class Visit(Generic[T]):
     ask: Callable[[], T]
 
 
+@dataclass(slots=True)
+class Answers(Generic[T]):
+    """What became of visits.
+
+    Attributes
+    ----------
+    results
+        Of each visit; None for a GPU that is lost or did not come back.
+    spent_ns
+        How long each took, or was waited for.
+    cpu_ns
+        CPU time that another thread spent on them.
+    lent_ns
+        How long the caller waited for visits of others as well; below zero, how long somebody else
+        waited for these.
+    """
+
+    results: list[T | None]
+    spent_ns: list[int]
+    cpu_ns: int = 0
+    lent_ns: int = 0
+
+
+class Asker(Protocol):
+    """A source that asks GPUs."""
+
+    def wanted(self) -> Sequence[Visit[Any]]:
+        """Return what it asks at every reading, where that is known and quickly answered.
+
+        It returns the same object as long as it does not change.
+        """
+
+
 class Session:
     """One agent's use of NVML.
 
@@ -96,8 +132,6 @@ class Session:
     listed
         The GPUs that the kernel's driver has, by bus id, and whether NVML knows them or not; looked
         at every few seconds. None where there is no such driver.
-    elsewhere_ns
-        CPU time that other threads spent on visits, nanoseconds.
     starts
         How often NVML was started: what it gave before, handles and all, is worthless.
     problem
@@ -115,7 +149,6 @@ class Session:
         self.devices: tuple[Device, ...] = ()
         self.listed: tuple[str, ...] | None = None
         self.starts = 0
-        self.elsewhere_ns = 0
         self.problem = "not started"
         self.clock_ns = clock_ns
         self._load = load
@@ -134,6 +167,9 @@ class Session:
         self._retry_ns: int | None = None
         self._look_ns = 0
         self._at_ns = -1
+        self._askers: dict[object, Asker] = {}
+        self._due: Sequence[object] = ()
+        self._given: dict[Asker, tuple[Sequence[Visit[Any]], Answers[Any]]] = {}
 
     @property
     def generation(self) -> object:
@@ -159,26 +195,70 @@ class Session:
             self._keep_up(reader, mono_ns)
         return self._nvml
 
-    def visit(self, visits: Sequence[Visit[T]], patience_s: float = 0.0) -> list[T | None]:
-        """Ask GPUs, one after the other; None for one that is lost or does not come back."""
+    def join(self, asker: Asker) -> None:
+        """Let a source ask together with others that are due with it."""
+        self._askers[asker] = asker
+
+    def due(self, sources: Sequence[object]) -> None:
+        """Hear which sources are read next, in one tick; others than those that joined, too."""
+        self._due = sources
+        self._given.clear()
+
+    def ask(self, asker: Asker, visits: Sequence[Visit[T]]) -> Answers[T]:
+        """Make the visits of a source: with those of all that are due, if it is the first."""
+        waited_ns = 0
+        if self._due:
+            due, self._due = self._due, ()
+            waited_ns = self._ask_together([self._askers[s] for s in due if s in self._askers])
+        of, answers = self._given.pop(asker, ((), None))
+        if answers is None or of is not visits:
+            answers = self.visit(visits)
+        for i, visit in enumerate(visits if self._lost else ()):
+            if visit.uuid in self._lost:  # another source may have found that out only now
+                answers.results[i] = None
+        answers.lent_ns += waited_ns
+        return answers
+
+    def _ask_together(self, due: Iterable[Asker]) -> int:
+        """Make the visits that several sources want, and return how long that took."""
+        wanted = [(asker, visits) for asker in due if (visits := asker.wanted())]
+        if len(wanted) <= 1:
+            return 0
+        every = self.visit([visit for _, visits in wanted for visit in visits])
+        whole_ns = sum(every.spent_ns)
+        at = 0
+        for asker, visits in wanted:
+            part = slice(at, at + len(visits))
+            at = part.stop
+            spent_ns = sum(every.spent_ns[part])
+            cpu_ns = every.cpu_ns * spent_ns // max(whole_ns, 1)
+            answers = Answers(every.results[part], every.spent_ns[part], cpu_ns, -spent_ns)
+            self._given[asker] = visits, answers
+        return whole_ns
+
+    def visit(self, visits: Sequence[Visit[T]], patience_s: float = 0.0) -> Answers[T]:
+        """Ask GPUs, one after the other."""
         patience_s = patience_s or self.patience.ask
-        results: list[T | None] = [None] * len(visits)
+        answers: Answers[T] = Answers([None] * len(visits), [0] * len(visits))
         todo = [i for i, visit in enumerate(visits) if not self.is_away(visit.uuid)]
         while todo:
-            job = Job([visits[i].ask for i in todo])
+            before_ns = self.clock_ns()
+            job = Job([visits[i].ask for i in todo], self.clock_ns)
             self._lanes.run(job, patience_s)
-            self.elsewhere_ns += job.cpu_ns
+            answers.cpu_ns += job.cpu_ns
             came = list(job.results)
-            for i, result in zip(todo, came, strict=False):
-                results[i] = result
+            for i, result, spent_ns in zip(todo, came, job.spent_ns, strict=False):
+                answers.results[i], answers.spent_ns[i] = result, spent_ns
             if len(came) == len(todo):
                 break
             job.leave = True
-            hung = visits[todo[len(came)]].uuid
+            hung = todo[len(came)]
+            waited_ns = self.clock_ns() - before_ns - sum(job.spent_ns[: len(came)])
+            answers.spent_ns[hung] = waited_ns
             if not job.done:
-                self._stuck[hung] = job
+                self._stuck[visits[hung].uuid] = job
             todo = [i for i in todo[len(came) + 1 :] if not self.is_away(visits[i].uuid)]
-        return results
+        return answers
 
     def start(self, job: Job[Any]) -> None:
         """Do a job that takes long, and do not wait for it."""

@@ -147,6 +147,7 @@ class GpuSource:
         self.problem = ""
         self.bad_fields = 0
         self.elsewhere_ns = 0
+        self.lent_ns = 0
         self.plan = Plan()
         self._session = session
         self._find = find
@@ -163,6 +164,7 @@ class GpuSource:
         self._highs: tuple[float, ...] = ()
         self._again_ns: int | None = None
         self._tries = 0
+        session.join(self)
 
     @property
     def period_ns(self) -> int:
@@ -190,12 +192,17 @@ class GpuSource:
             return ()
         if self._background:
             return self._read_in_background()
-        before = session.clock_ns()
-        elsewhere_ns = session.elsewhere_ns
-        results = session.visit(self._visits)
-        self.elsewhere_ns += session.elsewhere_ns - elsewhere_ns
-        self._pace.spent(session.clock_ns() - before)
-        return self._numbers(results)
+        answers = session.ask(self, self._visits)
+        self.elsewhere_ns += answers.cpu_ns
+        self.lent_ns += answers.lent_ns
+        self._pace.spent(sum(answers.spent_ns))
+        return self._numbers(answers.results)
+
+    def wanted(self) -> Sequence[Visit[_Read]]:
+        """Return what it asks at every tick; nothing while what there is has to be found out."""
+        known = self._devices is self._session.devices and self._again_ns is None
+        quick = self._pace.period_ns == EVERY_TICK and not self._background
+        return self._visits if known and quick else ()
 
     def _read_in_background(self) -> Sequence[float]:
         session, out = self._session, self._out
@@ -226,7 +233,7 @@ class GpuSource:
     def _look(self, nvml: Nvml, devices: tuple[Device, ...], mono_ns: int) -> None:
         """Find out what each device offers."""
         visits = [Visit(d.uuid, _Look(nvml, d, self._find, self._known(d))) for d in devices]
-        looked = self._session.visit(visits, self._session.patience.look)
+        looked = self._session.visit(visits, self._session.patience.look).results
         again = False
         calls: dict[str, tuple[Call, ...]] = {}
         for device, result in zip(devices, looked, strict=True):
