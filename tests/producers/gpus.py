@@ -10,7 +10,8 @@ from producers.collectors import gpu, kmsg
 from producers.collectors.gpu import xid
 from producers.collectors.gpu.lanes import Inline, Lanes
 from producers.collectors.gpu.nvml import Nvml
-from producers.collectors.gpu.session import GPUS, Patience, Session
+from producers.collectors.gpu.session import GPUS, Session
+from producers.collectors.gpu.visits import Patience
 from producers.group import Group
 from producers.reading import MemoryReader
 from producers.source import Collector

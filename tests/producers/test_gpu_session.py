@@ -14,8 +14,9 @@ from producers.collectors import gpu
 from producers.collectors.gpu.devices import kernel_bus_id
 from producers.collectors.gpu.lanes import Job, Threads
 from producers.collectors.gpu.nvml import LIBRARY
-from producers.collectors.gpu.session import Patience, Session
+from producers.collectors.gpu.session import Session
 from producers.collectors.gpu.source import REMEDY
+from producers.collectors.gpu.visits import Patience
 from producers.reading import MemoryReader
 from producers.source import Options
 from tests.producers import nvml_tables

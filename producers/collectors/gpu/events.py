@@ -14,8 +14,9 @@ from typing import Any
 from producers.collectors.gpu.devices import Device, as_text
 from producers.collectors.gpu.nvml import TIMEOUT, Nvml, code_of, in_short, is_absent
 from producers.collectors.gpu.pace import Pace
-from producers.collectors.gpu.session import Session, Visit
+from producers.collectors.gpu.session import Session
 from producers.collectors.gpu.source import NOWHERE, REMEDY, Number, make_plan
+from producers.collectors.gpu.visits import Visit
 from producers.reading import Reader
 from producers.source import EVERY_TICK, Collector, Plan
 
@@ -68,7 +69,7 @@ class GpuEvents:
         self._masks: dict[str, int] = {}
         self._columns: list[tuple[str, int]] = []
         self._visits: Sequence[Visit[_Came]] = ()
-        session.join(self)
+        session.visits.join(self)
 
     @property
     def period_ns(self) -> int:
@@ -92,7 +93,7 @@ class GpuEvents:
             self._starts = session.starts
             self._register(nvml, session.devices)
         if self._columns:
-            answers = session.ask(self, self._visits)
+            answers = session.visits.ask(self, self._visits)
             self.elsewhere_ns += answers.cpu_ns
             self.lent_ns += answers.lent_ns
             self._pace.spent(sum(answers.spent_ns))
@@ -125,7 +126,7 @@ class GpuEvents:
 
         session = self._session
         look = session.patience.look
-        (self._set,) = session.visit([Visit(_NOBODY, create)], look).results
+        (self._set,) = session.visits.visit([Visit(_NOBODY, create)], look).results
         self._visits = [Visit(_NOBODY, _Drain(nvml, self._set))]
         gpus = [d for d in devices if d.instance is None]
         masks: Sequence[int | None] = [None] * len(gpus)
@@ -133,7 +134,7 @@ class GpuEvents:
             visits: list[Visit[int | None]] = [
                 Visit(d.uuid, _Register(nvml, d, self._set)) for d in gpus
             ]
-            masks = session.visit(visits, look).results
+            masks = session.visits.visit(visits, look).results
         numbers: list[tuple[Device, Number]] = []
         self._columns = []
         for gpu, new in zip(gpus, masks, strict=True):

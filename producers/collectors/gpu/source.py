@@ -27,7 +27,8 @@ from producers.collectors.gpu.devices import Device
 from producers.collectors.gpu.lanes import Job
 from producers.collectors.gpu.nvml import Nvml, in_short, is_absent, is_lost
 from producers.collectors.gpu.pace import Pace
-from producers.collectors.gpu.session import Session, Visit
+from producers.collectors.gpu.session import Session
+from producers.collectors.gpu.visits import Visit
 from producers.reading import Reader
 from producers.source import EVERY_TICK, SECOND_NS, Field, Plan
 from schemas.records import Channel, Kind, Subsystem
@@ -164,7 +165,7 @@ class GpuSource:
         self._highs: tuple[float, ...] = ()
         self._again_ns: int | None = None
         self._tries = 0
-        session.join(self)
+        session.visits.join(self)
 
     @property
     def period_ns(self) -> int:
@@ -192,7 +193,7 @@ class GpuSource:
             return ()
         if self._background:
             return self._read_in_background()
-        answers = session.ask(self, self._visits)
+        answers = session.visits.ask(self, self._visits)
         self.elsewhere_ns += answers.cpu_ns
         self.lent_ns += answers.lent_ns
         self._pace.spent(sum(answers.spent_ns))
@@ -207,7 +208,7 @@ class GpuSource:
     def _read_in_background(self) -> Sequence[float]:
         session, out = self._session, self._out
         if out is None:
-            here = [v for v in self._visits if not session.is_away(v.uuid)]
+            here = [v for v in self._visits if not session.visits.is_away(v.uuid)]
             places = [self._visits.index(v) for v in here]
             count = len(self._visits)
 
@@ -220,7 +221,7 @@ class GpuSource:
                 return results
 
             self._out, self._out_of = Job((ask,)), self.plan
-            session.start(self._out)
+            session.visits.start(self._out)
         elif out.done:
             self._out = None
             self.elsewhere_ns += out.cpu_ns
@@ -233,7 +234,7 @@ class GpuSource:
     def _look(self, nvml: Nvml, devices: tuple[Device, ...], mono_ns: int) -> None:
         """Find out what each device offers."""
         visits = [Visit(d.uuid, _Look(nvml, d, self._find, self._known(d))) for d in devices]
-        looked = self._session.visit(visits, self._session.patience.look).results
+        looked = self._session.visits.visit(visits, self._session.patience.look).results
         again = False
         calls: dict[str, tuple[Call, ...]] = {}
         for device, result in zip(devices, looked, strict=True):
