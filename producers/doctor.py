@@ -101,12 +101,13 @@ def merged(findings: Iterable[Finding]) -> Iterator[Finding]:
 def check_collector(collector: Collector, reader: Reader) -> Iterator[Finding]:
     """Let each source of a collector read, and count what it could not make out."""
     for source in collector.sources:
-        what, essential = source.path or collector.name, source.path in ESSENTIAL
         try:
             source.read(reader, time.monotonic_ns())
             problem = source.problem.removeprefix(f"{source.path}: ")
         except Exception as e:
             problem = f"{type(e).__name__}: {e}"
+        # Reading may tell that what is missing is something else than the file.
+        what, essential = source.path or collector.name, source.path in ESSENTIAL
         channels, bad = len(source.plan.channels), source.bad_fields
         note = f"; {source.note}" if isinstance(source, Noted) and source.note else ""
         if problem:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from producers import doctor
 from producers.collectors import gpu
 from producers.collectors.gpu.devices import kernel_bus_id
 from producers.collectors.gpu.lanes import Job, Threads
@@ -77,6 +78,17 @@ def test_without_library_or_driver_there_is_nothing(code: int, reason: str) -> N
     values = until(host, lambda values: power(0) in values)
     assert values[power(0)] > 500
     assert host.fake.now_ns < 16e9
+
+
+def test_doctor_names_what_all_lack_once() -> None:
+    """Not the kernel's log, which is there, and not every kind of call."""
+    host = GpuHost(FakeNvml([]))
+    found = [
+        *doctor.merged(f for c in host.collectors for f in doctor.check_collector(c, host.reader))
+    ]
+    (finding,) = found
+    assert (finding.what, finding.well) == ("nvml", False)
+    assert (finding.found, finding.why) == ("NVML: the driver has no GPU", REMEDY)
 
 
 def test_without_the_package() -> None:
