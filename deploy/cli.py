@@ -20,6 +20,9 @@ COMMANDS = {
     "anomalies": Entry("deploy.anomalies:anomalies", "Print episodes, one line each."),
     "record": Entry("deploy.record:record", "Write telemetry from the topics to a file."),
     "replay": Entry("deploy.replay:replay", "Run a recording through the core, flat out."),
+    "evaluate": Entry(
+        "deploy.evaluate:evaluate", "Hold the episodes of a recording against labelled faults."
+    ),
     "import": Entry("deploy.import_:import_", "Turn other people's recordings into ours."),
     "worker": Entry("deploy.worker:worker", "Run a worker: windows, scores and episodes."),
     "broker": Entry("deploy.local:broker", "Run the embedded broker, for trying things out."),

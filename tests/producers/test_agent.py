@@ -80,6 +80,7 @@ def test_what_is_sampled_is_what_a_reader_gets(broker: Broker) -> None:
 
 def test_the_layout_goes_first_and_again_every_minute() -> None:
     host = Host(1.0, 2.0)
+    host.producers[0].obliging = True
     host.ticks(1)
     assert [topic for topic, _ in sent(host)] == [LAYOUTS.name]
     host.ticks(599)

@@ -169,7 +169,7 @@ def test_the_agent_beats_with_its_ticks_and_says_how_it_goes(manager: Manager) -
 
 def test_an_agent_that_cannot_send_says_why() -> None:
     host = Host(1.0)
-    host.publisher.trouble = "Connection refused"
+    host.publisher._trouble = "Connection refused"
     host.publisher.dropped["too_old"] = 3
     host.ticks(1)
     assert host.agent._status() == (
