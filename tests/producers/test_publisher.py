@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deploy.local import Broker
-from producers.publisher import MESSAGE_BYTES, Publisher, producer_config
+from producers.publisher import (
+    IN_FLIGHT_MESSAGES,
+    MESSAGE_BYTES,
+    STALL_NS,
+    TRIES,
+    Publisher,
+    producer_config,
+)
 from schemas.codec import decode_as, encode
 from schemas.records import Record, Telemetry
-from schemas.topics import LAYOUTS, TELEMETRY
+from schemas.topics import LAYOUTS, TELEMETRY, Topic
 from tests.producers.fakes import FakeProducer
 from tests.producers.kafka import read_topic
 
@@ -250,6 +259,205 @@ def test_a_topic_that_is_stuck_holds_up_no_other() -> None:
     producer.acknowledge(5)
     assert bench.took()[300:] == [1000, 1060, 1120, 1180, 1240]
     assert len(bench.publisher) == 0
+
+
+class Topics:
+    """A publisher on a fake producer that acknowledges each topic by itself."""
+
+    def __init__(self, *, keep_ns: int = 10 * MINUTE_NS) -> None:
+        self.bench = Bench(keep_ns=keep_ns)
+        self.bench.room = 10_000
+        self.bench.publisher._rebuild()
+        self.publisher = self.bench.publisher
+        self.born: dict[int, int] = {}
+        self.took: dict[str, list[int]] = {TELEMETRY.name: [], LAYOUTS.name: []}
+
+    @property
+    def producer(self) -> FakeProducer:
+        return self.bench.producers[-1]
+
+    def publish(self, topic: Topic) -> int:
+        """Publish a record, and return its number."""
+        seq = len(self.born)
+        self.born[seq] = self.bench.now
+        # By its host a waiting message tells its topic.
+        record = telemetry(seq)
+        record = Telemetry(topic.name, 7, seq, record.interval_us, record.timestamps, record.values)
+        self.publisher.publish(topic, "node1", record)
+        self.publisher.poll()
+        return seq
+
+    def out(self, topic: Topic) -> list[int]:
+        """What librdkafka holds of a topic, by number."""
+        records = [decode_as(Telemetry, value) for value, _ in self.producer.waiting]
+        return [r.seq for r in records if r.host == topic.name]
+
+    def answer(self, topic: Topic, count: int = 10_000, error: int | None = None) -> None:
+        """Acknowledge the oldest of a topic, or refuse them."""
+        done: list[tuple[int, Callable[[KafkaError | None, None], None]]] = []
+        rest = []
+        for value, callback in self.producer.waiting:
+            record = decode_as(Telemetry, value)
+            if record.host == topic.name and len(done) < count:
+                done.append((record.seq, callback))
+            else:
+                rest.append((value, callback))
+        self.producer.waiting = rest
+        for seq, callback in done:
+            if error is None:
+                self.took[topic.name].append(seq)
+            callback(None if error is None else KafkaError(error), None)
+
+
+def test_a_topic_that_nobody_acknowledges_takes_no_room_from_others_and_is_named() -> None:
+    """Its partition has no leader, which librdkafka does not call an error."""
+    topics = Topics()
+    layouts = []
+    for second in range(300):
+        topics.bench.now = second * SECOND_NS
+        topics.publish(TELEMETRY)
+        if second % 10 == 0:
+            layouts.append(topics.publish(LAYOUTS))
+        topics.answer(LAYOUTS)
+        topics.publisher.poll()
+        stalled = second * SECOND_NS >= STALL_NS
+        said = f"no broker acknowledges {TELEMETRY.name}" if stalled else ""
+        assert topics.publisher.trouble == said
+        assert len(topics.out(TELEMETRY)) == min(second + 1, 10)
+    assert topics.took[LAYOUTS.name] == layouts
+    assert len(topics.publisher) == 300
+    while topics.producer.waiting:
+        topics.answer(TELEMETRY)
+        topics.publisher.poll()
+    assert topics.publisher.trouble == ""
+    assert topics.took[TELEMETRY.name] == sorted(set(range(330)) - set(layouts))
+    assert not topics.publisher.dropped
+
+
+def test_a_burst_of_one_topic_leaves_room_for_another() -> None:
+    topics = Topics()
+    burst = [topics.publish(TELEMETRY) for _ in range(2 * IN_FLIGHT_MESSAGES)]
+    layout = topics.publish(LAYOUTS)
+    assert topics.out(TELEMETRY) == burst[:IN_FLIGHT_MESSAGES]
+    assert topics.out(LAYOUTS) == [layout]
+
+
+def test_a_full_queue_for_one_topic_is_none_for_another() -> None:
+    topics = Topics()
+    produce = topics.producer.produce
+
+    def full(topic: str, *rest: Any, **named: Any) -> None:
+        if topic == LAYOUTS.name:
+            raise BufferError("Local: Queue full")
+        produce(topic, *rest, **named)
+
+    topics.producer.produce = full  # type: ignore[method-assign]
+    layout, record = topics.publish(LAYOUTS), topics.publish(TELEMETRY)
+    assert topics.out(TELEMETRY) == [record]
+    topics.producer.produce = produce  # type: ignore[method-assign]
+    topics.publisher.poll()
+    assert topics.out(LAYOUTS) == [layout]
+
+
+def test_a_refused_topic_is_in_trouble_until_it_gets_through_itself() -> None:
+    topics = Topics()
+    topics.publish(LAYOUTS)
+    topics.answer(LAYOUTS, error=TOPIC_AUTHORIZATION_FAILED)
+    topics.publish(TELEMETRY)
+    topics.answer(TELEMETRY)
+    assert topics.publisher.trouble == f"{LAYOUTS.name}: Broker: Topic authorization failed"
+    assert topics.publisher.dropped == {"refused": 1}
+    topics.publish(LAYOUTS)
+    topics.answer(LAYOUTS)
+    assert topics.publisher.trouble == ""
+
+
+def test_what_became_too_old_before_a_poll_is_not_handed_over() -> None:
+    """The process was stopped for a while, or the producer had to be replaced."""
+    topics = Topics(keep_ns=MINUTE_NS)
+    old = topics.publish(TELEMETRY)
+    topics.publisher._fatal = True
+    topics.bench.now = MINUTE_NS + 1
+    new = topics.publish(TELEMETRY)
+    assert topics.publisher.rebuilt == 2
+    assert topics.out(TELEMETRY) == [new] != [old]
+    assert topics.publisher.dropped == {"too_old": 1}
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_how_old_what_arrives_can_be(said: bool) -> None:
+    """Whatever the length of the absence; librdkafka gives up a message after `keep`."""
+    keep = 600
+    for away in (30, 601, 890, 1300, 1799, 2500):
+        topics = Topics(keep_ns=keep * SECOND_NS)
+        handed: dict[int, int] = {}
+        if said:
+            topics.producer.config["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "down"))
+        for second in range(away):
+            topics.bench.now = second * SECOND_NS
+            out = topics.out(TELEMETRY)
+            late = sum(handed.setdefault(n, second) + keep <= second for n in out)
+            topics.answer(TELEMETRY, late, KafkaError._MSG_TIMED_OUT)
+            topics.publish(TELEMETRY)
+        while topics.producer.waiting:
+            topics.answer(TELEMETRY)
+            topics.publisher.poll()
+        took = topics.took[TELEMETRY.name]
+        assert took == sorted(took)
+        # All of the newest ten minutes; of what is older no more than librdkafka held.
+        assert took[-keep:] == list(range(away))[-keep:]
+        now = away - 1
+        older = [seq for seq in took if now - seq > keep]
+        assert len(older) <= (TRIES if said else IN_FLIGHT_MESSAGES)
+        assert all(now - seq <= 2 * keep for seq in older)
+        assert topics.publisher.dropped.total() == away - len(took)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("publish"), st.booleans(), st.integers(1, 40)),
+            st.tuples(st.just("answer"), st.booleans(), st.integers(1, 40)),
+            st.tuples(st.just("time out"), st.booleans(), st.integers(1, 40)),
+            st.tuples(st.just("refuse"), st.booleans(), st.just(1)),
+            st.tuples(st.just("wait"), st.booleans(), st.integers(1, 90)),
+            st.tuples(st.just("down"), st.booleans(), st.just(1)),
+            st.tuples(st.just("fatal"), st.booleans(), st.just(1)),
+        ),
+        max_size=60,
+    )
+)
+def test_whatever_happens_each_topic_stays_in_order_and_all_is_counted(
+    steps: list[tuple[str, bool, int]],
+) -> None:
+    topics = Topics(keep_ns=MINUTE_NS)
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "down")
+    for what, flag, count in steps:
+        topic = TELEMETRY if flag else LAYOUTS
+        match what:
+            case "publish":
+                for _ in range(count):
+                    topics.publish(topic)
+            case "answer":
+                topics.answer(topic, count)
+            case "time out":
+                topics.answer(topic, count, KafkaError._MSG_TIMED_OUT)
+            case "refuse":
+                topics.answer(topic, count, TOPIC_AUTHORIZATION_FAILED)
+            case "wait":
+                topics.bench.now += count * SECOND_NS
+            case "down":
+                topics.producer.config["error_cb"](down)
+            case "fatal":
+                topics.producer.config["error_cb"](fatal())
+        topics.publisher.poll()
+        for took in topics.took.values():
+            assert took == sorted(set(took))
+        delivered = sum(map(len, topics.took.values()))
+        assert topics.publisher.delivered == delivered
+        left = len(topics.publisher) + topics.publisher.dropped.total()
+        assert delivered + left == len(topics.born)
+        assert max(len(topics.out(t)) for t in (TELEMETRY, LAYOUTS)) <= IN_FLIGHT_MESSAGES
 
 
 def test_what_has_to_wait_is_kept_compressed_and_arrives_as_it_was() -> None:
