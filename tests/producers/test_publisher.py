@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,33 @@ def test_a_broker_that_is_away_costs_nothing_that_is_kept(broker: Broker) -> Non
     assert publisher.close(5) == 0
     assert not publisher.dropped
     assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == list(range(400))
+
+
+def test_a_partition_without_its_broker_holds_up_no_other_topic() -> None:
+    with Broker(2) as broker:
+        metadata = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        topics = metadata.list_topics(timeout=20).topics
+        leaders = {p: m.leader for p, m in topics[TELEMETRY.name].partitions.items()}
+        (other,) = {m.leader for m in topics[LAYOUTS.name].partitions.values()}
+        host = next(h for h in map(str, range(1000)) if leaders[partition(h)] != other)
+        publisher = make(broker.bootstrap)
+        publisher.publish(TELEMETRY, host, telemetry(0))
+        publisher.publish(LAYOUTS, host, telemetry(0))
+        poll_until(publisher, lambda: publisher.delivered == 2)
+        broker.set_down(leaders[partition(host)])
+        for seq in range(1, 100):
+            publisher.publish(TELEMETRY, host, telemetry(seq))
+            publisher.poll()
+        for seq in range(1, 50):
+            publisher.publish(LAYOUTS, host, telemetry(seq))
+        poll_until(publisher, lambda: publisher.delivered == 51)
+        assert seqs(read_topic(broker.bootstrap, LAYOUTS)) == list(range(50))
+        assert len(publisher) == 99
+        broker.set_up(leaders[partition(host)])
+        poll_until(publisher, lambda: len(publisher) == 0)
+        assert seqs(read_topic(broker.bootstrap, TELEMETRY)) == list(range(100))
+        assert not publisher.dropped
+        publisher.close(5)
 
 
 def test_of_a_long_absence_the_newest_is_kept_and_the_rest_counted(broker: Broker) -> None:
@@ -610,10 +638,14 @@ def test_a_host_is_one_partition(broker: Broker, host: str) -> None:
     publisher.publish(TELEMETRY, host, telemetry(0))
     assert publisher.close(20) == 0
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "log_level": 0})
-    partition = (murmur2(host.encode()) & 0x7FFFFFFF) % TELEMETRY.partitions
-    _, high = consumer.get_watermark_offsets(TopicPartition(TELEMETRY.name, partition), 20)
+    at = TopicPartition(TELEMETRY.name, partition(host))
+    _, high = consumer.get_watermark_offsets(at, 20)
     consumer.close()
     assert high == 1
+
+
+def partition(host: str) -> int:
+    return (murmur2(host.encode()) & 0x7FFFFFFF) % TELEMETRY.partitions
 
 
 def murmur2(data: bytes) -> int:
