@@ -10,7 +10,7 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from producers.budget import Budget
+from producers.budget import Budget, interval_ns
 from producers.clock import Clock, Grid, Tick
 from producers.collectors.agent import OwnCost
 from producers.notify import Notifier
@@ -101,6 +101,8 @@ class Agent:
         self.publisher = publisher
         self.own = own
         self.budget = budget
+        named = {c.name: c for c in collectors}
+        budget.wanted_ns = lambda name: interval_ns(named[name], 1000 * grid.interval_us)
         self.ticks = 0
         self.newest_ns = 0
         self.channels = 0
