@@ -78,7 +78,8 @@ class Sampler:
     @property
     def events(self) -> Counter[str]:
         """Counters that wrapped, went back or started anew, by what they did."""
-        return sum((group.events for group in self._groups), Counter())
+        # Copies: another thread may ask, while the groups go on counting.
+        return sum((group.events.copy() for group in self._groups), Counter())
 
     def sample(self, mono_ns: int, *, whole: bool = False) -> Sample:
         """Read every source whose turn it is; all when the `whole` is asked for.
