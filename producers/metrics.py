@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Summa
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from producers.publisher import REASONS
 from schemas.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class AgentMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every metric, as it is now."""
         agent, grid, publisher = self._agent, self._agent.grid, self._agent.publisher
+        budget = agent.budget
         info = GaugeMetricFamily(
             f"{PREFIX}_info", "The agent and its host; always 1", labels=list(self._labels)
         )
@@ -72,6 +74,14 @@ class AgentMetrics(Collector):
             {name: s.seconds for name, s in stats.items()},
         )
         yield _counters(
+            *(
+                "collector_cpu_seconds",
+                "CPU time of a collector, the budget's measure",
+                "collector",
+            ),
+            {name: s.cpu_ns / 1e9 for name, s in stats.items()},
+        )
+        yield _counters(
             *("collector_errors", "Readings that failed", "collector"),
             {name: s.failures.total() for name, s in stats.items()},
         )
@@ -91,10 +101,17 @@ class AgentMetrics(Collector):
             *("collector_age_seconds", "Age of its oldest reading in the newest tick", stats),
             lambda s: max(0, agent.newest_ns - s.read_ns) / 1e9,
         )
-        yield _gauge("cpu_budget_ratio", "CPU it may take, of one core", agent.budget.allowed / 100)
+        yield _gauge("cpu_budget_ratio", "CPU it may take, of one core", budget.allowed / 100)
+        yield _gauge(
+            "cpu_used_ratio", "CPU that it takes, as the budget sees it", budget.used / 100
+        )
         yield _gauge("queued_messages", "Messages not acknowledged yet", len(publisher))
         yield _counter("delivered_messages", "Messages acknowledged", publisher.delivered)
-        yield _counters("dropped_messages", "Messages given up", "reason", publisher.dropped)
+        yield _counters(
+            *("dropped_messages", "Messages given up", "reason"),
+            # From the start: of what appears with its first loss Prometheus sees no increase.
+            dict.fromkeys(REASONS, 0) | dict(publisher.dropped),
+        )
         yield _counter(
             *("payload_bytes", "Bytes of messages made, before compression"),
             publisher.payload_bytes,

@@ -49,6 +49,8 @@ MESSAGE_BYTES = 8 * 1024 * 1024
 IDLE_POLLS = 10
 """While nothing is on its way, librdkafka is asked what is new at every tenth poll."""
 FLUSH_STEP_S = 0.05
+REASONS = ("too_old", "no_room", "refused", "shutdown")
+"""Why messages are given up."""
 STALL_NS = 10_000_000_000
 """A topic whose messages are on their way for so long is in trouble, although nothing says so."""
 REBUILD_NS = 5_000_000_000

@@ -74,7 +74,10 @@ class Report:
         if len(named) > MOST_NAMED:
             mendable = {p for p in self._absent if p[1].endswith(REFUSALS)}
             named, rest = merged(mendable), len(self._absent - mendable)
-        return named + ([f"{rest} sources that are not here (doctor names them)"] if rest else [])
+        if rest:
+            sources = f"{rest} more sources" if named else f"{rest} sources"
+            named.append(f"{sources} (`reveal-agent doctor` says which and why)")
+        return named
 
     def look(self, mono_ns: int) -> None:
         """Look, unless it is too early to say anything."""

@@ -301,8 +301,10 @@ def test_where_much_is_absent_only_what_can_be_mended_is_named() -> None:
     host.agent._report._sources = [*sources]
     assert host.agent.prepare() == [
         "sys/n0: Permission denied",
-        "5 sources that are not here (doctor names them)",
+        "5 more sources (`reveal-agent doctor` says which and why)",
     ]
+    sources[0].problem = ""
+    assert host.agent.prepare() == ["5 sources (`reveal-agent doctor` says which and why)"]
 
 
 def test_preparing_gives_the_first_tick_its_rates_and_says_what_is_absent() -> None:

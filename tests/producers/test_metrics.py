@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import socket
 import urllib.request
 
@@ -51,13 +52,30 @@ def test_what_the_agent_counts_is_what_prometheus_reads() -> None:
     assert got["reveal_agent_resident_memory_bytes"] > 1e6
     assert got["reveal_agent_collector_seconds_total{numbers}"] > 0
     assert got["reveal_agent_collector_errors_total{numbers}"] == 0
+    assert got["reveal_agent_collector_cpu_seconds_total{numbers}"] == pytest.approx(
+        host.sampler.stats["numbers"].cpu_ns / 1e9
+    )
+    assert got["reveal_agent_cpu_budget_ratio"] == 1
+    assert math.isnan(got["reveal_agent_cpu_used_ratio"])
     assert got["reveal_agent_delivered_messages_total"] == 3
     assert got["reveal_agent_dropped_messages_total{too_old}"] == 3
+    assert got["reveal_agent_dropped_messages_total{refused}"] == 0
     assert got["reveal_agent_queued_messages"] == len(host.publisher)
     assert got["reveal_agent_payload_bytes_total"] == sum(
         len(value) for _, value in host.producers[0].given
     )
     assert got["reveal_agent_producer_rebuilds_total"] == 0
+
+
+def test_what_is_used_is_what_the_budget_sees() -> None:
+    host = Host(1.0)
+    host.producers[0].obliging = True
+
+    def spend(_: int) -> None:
+        host.cpu_ns += 2_000_000  # of 100 ms
+
+    host.ticks(400, spend)
+    assert samples(host)["reveal_agent_cpu_used_ratio"] == pytest.approx(0.02, rel=0.02)
 
 
 def test_failures_of_a_collector_are_counted() -> None:
