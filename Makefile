@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: up test check format bench fuzz clean
+.PHONY: up test check format bench bench-detection fuzz clean
 
 up: $(VENV)/.cluster  ## broker, agent and worker on this machine, with a live view
 	$(BIN)/reveal up
@@ -21,6 +21,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev  ## what everything costs, each beside what it is compared with
 	$(BIN)/python -m tests.bench
+
+bench-detection: $(VENV)/.dev  ## how well detectors rank what is odd, on labelled telemetry
+	$(BIN)/python -m tests.bench detection
 
 fuzz: $(VENV)/.dev  ## five minutes of damage to all that the agent reads
 	$(BIN)/python -m tests.producers.fuzz --seconds 300

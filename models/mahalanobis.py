@@ -53,15 +53,17 @@ def fit(z: NDArray[np.float32], live: NDArray[np.bool_]) -> Mahalanobis:
     count = max(1, int(live.sum()))
     rows = z.astype(np.float64)
     n = len(rows)
-    # The small side's eigenvectors: windows are fewer than features.
-    values, vectors = np.linalg.eigh(rows @ rows.T / n)
+    # Of the smaller side's: its cost grows with the cube of that, and the values are the same.
+    tall = n > rows.shape[1]
+    values, vectors = np.linalg.eigh(rows.T @ rows / n if tall else rows @ rows.T / n)
     k = min(COMPONENTS, n - 1, count - 1)
     values, vectors = values[::-1], vectors[:, ::-1]
     k = int(np.count_nonzero(values[:k] > 1e-9 * max(values[0], 1e-12)))
     kept = values[:k]
     rest = max(0.0, float(values.sum() - kept.sum())) / max(1, count - k)
     components = np.zeros((z.shape[1], COMPONENTS), np.float32)
-    components[:, :k] = rows.T @ vectors[:, :k] / np.sqrt(n * kept)
+    directions = vectors[:, :k]
+    components[:, :k] = directions if tall else rows.T @ directions / np.sqrt(n * kept)
     residual = 1.0 / (rest + RIDGE)
     weights = np.zeros(COMPONENTS, np.float32)
     weights[:k] = (1.0 / (kept + RIDGE) - residual) / count

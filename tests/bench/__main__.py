@@ -8,6 +8,7 @@ import click
 
 BENCHES = {
     "agent": "the agent here and on a host of 48 cores, beside node_exporter and psutil",
+    "detection": "how well detectors rank what is odd on SMD and ASD, where these are here",
     "models": "fitting and scoring 1,000 hosts, each with a baseline of its own",
     "replay": "recordings through the core, as multiples of real time",
     "stream": "a worker's CPU and latency at 1,000 hosts, beside a plain consumer and a naive one",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from models import mahalanobis
 
 
-def test_it_is_the_distance_under_the_covariance_of_probabilistic_pca() -> None:
+@pytest.mark.parametrize("count", [25, 200])
+def test_it_is_the_distance_under_the_covariance_of_probabilistic_pca(count: int) -> None:
+    """With fewer windows than features, and with more."""
     rng = np.random.default_rng(0)
-    features, count = 30, 200
+    features = 30
     z = (rng.normal(size=(count, features)) @ rng.normal(size=(features, features)) / 5).astype(
         np.float32
     )
