@@ -36,6 +36,9 @@ ROOM = 0.85
 LEAST_PERCENT = 1.0
 """Of one core: what the agent may take however small the host is."""
 
+MOST_NAMED = 5
+"""More collectors than this are too many for a line."""
+
 SPAN = f"{LOOKS * LOOK_NS // SECOND_NS} s"
 RAISE = "raise --budget-percent"
 
@@ -170,14 +173,26 @@ class Budget:
             self._stretched.append(name)
         helpless, self._helpless = self._helpless, excess > 0
         took = f"took {used:.2f} % of a core over {SPAN}, {self.allowed:.2f} are allowed"
+        if helpless and self._helpless:
+            return []  # said already
+        rarer = self._rarer(stats)
         if self._helpless:
-            return [] if helpless else [f"{took}; nothing left to read more rarely: {RAISE}"]
-        names = sorted({n for n, s in stats.items() if s.stretch > 1})
-        return [f"{took}; reads {', '.join(self._rarer(n, stats[n].stretch) for n in names)}"]
+            return [f"{took}; {rarer}nothing left to read more rarely: {RAISE}"]
+        return [f"{took}; {rarer.removesuffix('; ')}"]
 
-    def _rarer(self, name: str, stretch: int) -> str:
-        wanted_s = self.wanted_ns(name) / SECOND_NS
-        return f"{name} every {stretch * wanted_s:g} s instead of {wanted_s:g}"
+    def _rarer(self, stats: Mapping[str, CollectorStats]) -> str:
+        """Return what is read more rarely, and how often; first what that saves most of."""
+        saved = {n: self._costs[n].mean * (s.stretch - 1) for n, s in stats.items()}
+        names = sorted((n for n, s in stats.items() if s.stretch > 1), key=lambda n: -saved[n])
+        said = []
+        for name in names[:MOST_NAMED]:
+            wanted_s = self.wanted_ns(name) / SECOND_NS
+            said.append(
+                f"{name} every {stats[name].stretch * wanted_s:g} s instead of {wanted_s:g}"
+            )
+        if len(names) > MOST_NAMED:
+            said.append(f"{len(names) - MOST_NAMED} more (agent.collector_stretch)")
+        return f"reads {', '.join(said)}; " if said else ""
 
     def _come_back(self, stats: Mapping[str, CollectorStats]) -> list[str]:
         room = ROOM * self.allowed - self.used

@@ -90,6 +90,17 @@ def test_what_became_cheap_comes_back() -> None:
     assert machine.stretch == {"cpu": 1, "interrupts": 1}
 
 
+def test_what_saves_most_is_named_and_the_rest_counted() -> None:
+    machine = Machine(1.0, 0.5, **{f"c{n}": float(n) for n in range(1, 9)})
+    (line,) = machine.look(LOOKS)
+    names = line.removeprefix(
+        "took 36.50 % of a core over 60 s, 1.00 are allowed; reads "
+    ).removesuffix("; nothing left to read more rarely: raise --budget-percent")
+    *named, more = names.split(", ")
+    assert [n.partition(" ")[0] for n in named] == ["c8", "c7", "c6", "c5", "c4"]
+    assert more == "3 more (agent.collector_stretch)"
+
+
 class Seconds:
     """A budget that is shown the clock once a second, as after a tick."""
 
@@ -171,7 +182,10 @@ def test_when_nothing_helps_it_is_said_once() -> None:
     machine = Machine(1.0, 3.0, cpu=0.4)
     said = machine.look(10)
     (line,) = said
-    assert line.startswith("took 3.40 % of a core over 60 s, 1.00 are allowed; nothing left to ")
+    assert line == (
+        "took 3.40 % of a core over 60 s, 1.00 are allowed; reads cpu every 6.4 s instead of 0.1; "
+        "nothing left to read more rarely: raise --budget-percent"
+    )
     assert machine.stretch == {"cpu": MOST_STRETCH}
     machine.fixed = 0.2
     assert machine.look(20)[-1].endswith("reads cpu every 0.1 s again")
