@@ -33,6 +33,7 @@ from schemas.floats import (
 from schemas.records import (
     Anomaly,
     BlamedChannel,
+    Cause,
     Channel,
     DeadLetter,
     DetectorScore,
@@ -40,7 +41,9 @@ from schemas.records import (
     Features,
     Kind,
     Layout,
+    Level,
     Record,
+    Remedy,
     Score,
     State,
     Subsystem,
@@ -142,7 +145,13 @@ def _channel(d: Mapping[str, Any]) -> Channel:
 
 
 def _blamed(d: Mapping[str, Any]) -> BlamedChannel:
-    return BlamedChannel(**{**d, "subsystem": Subsystem(d["subsystem"])})
+    stands_for = tuple(d["stands_for"])
+    return BlamedChannel(**{**d, "subsystem": Subsystem(d["subsystem"]), "stands_for": stands_for})
+
+
+def _cause(d: Mapping[str, Any]) -> Cause:
+    remedies = tuple(Remedy(**item) for item in d["remedies"])
+    return Cause(**{**d, "evidence": tuple(d["evidence"]), "remedies": remedies})
 
 
 def _layout(d: Mapping[str, Any]) -> Layout:
@@ -163,6 +172,8 @@ def _anomaly(d: Mapping[str, Any]) -> Anomaly:
             "detectors": tuple(d["detectors"]),
             "subsystems": tuple(shares),
             "channels": tuple(map(_blamed, d["channels"])),
+            "level": Level(d["level"]),
+            "causes": tuple(map(_cause, d["causes"])),
         }
     )
 

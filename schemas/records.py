@@ -44,6 +44,18 @@ class State(StrEnum):
     LEARNING = "learning"
     ACTIVE = "active"
     ABSTAINED = "abstained"
+    DRIFTING = "drifting"
+    """Scored, but the host moves away from its baseline."""
+    RELEARNING = "relearning"
+    """The workload changed: what is normal now is being learned."""
+
+
+class Level(StrEnum):
+    """Severity of an episode in a word, the least first."""
+
+    MINOR = "minor"
+    MAJOR = "major"
+    CRITICAL = "critical"
 
 
 class EpisodeState(StrEnum):
@@ -161,11 +173,31 @@ class BlamedChannel:
     deviation: float
     share: float
     statistic: str = "mean"
+    stands_for: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """The name that people read, for example ``cpu.user[cpu3]``."""
         return f"{self.metric}[{self.device}]" if self.device else self.metric
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A command that shows or mends a cause, as typed on the host."""
+
+    command: str
+    changes_host: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What is likely to be behind an episode: what speaks for it, and what to do."""
+
+    rule: str
+    summary: str
+    confidence: float
+    evidence: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +216,8 @@ class Anomaly:
     detectors: tuple[str, ...]
     subsystems: tuple[SubsystemShare, ...]
     channels: tuple[BlamedChannel, ...]
+    level: Level = Level.MAJOR
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from schemas.floats import (
 from schemas.records import (
     Anomaly,
     BlamedChannel,
+    Cause,
     Channel,
     DeadLetter,
     DetectorScore,
@@ -44,7 +45,9 @@ from schemas.records import (
     Features,
     Kind,
     Layout,
+    Level,
     Record,
+    Remedy,
     Score,
     State,
     Subsystem,
@@ -113,7 +116,16 @@ EXAMPLES: list[Record] = [
         subsystems=(SubsystemShare(Subsystem.CPU, 0.75), SubsystemShare(Subsystem.MEMORY, 0.25)),
         channels=(
             BlamedChannel(
-                *("cpu.user", "cpu3", Subsystem.CPU, "percent", 99.5, 0.0, 12.5, 40.0, 0.5)
+                *("cpu.user", "cpu3", Subsystem.CPU, "percent", 99.5, 0.0, 12.5, 40.0, 0.5),
+                stands_for=("cpu.system[cpu3]",),
+            ),
+        ),
+        level=Level.CRITICAL,
+        causes=(
+            Cause(
+                *("cpu_contention", "Other programs take the cores.", 0.75),
+                evidence=("cpu pressure 43 %, usually 0 to 2 %",),
+                remedies=(Remedy("ps -eo pid,pcpu,comm --sort=-pcpu | head", False),),
             ),
         ),
     ),
