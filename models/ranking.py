@@ -84,7 +84,8 @@ def _area(
     buffered = _buffered(odd, events, width)
     near = buffered > 0
     found = _so_many_by(reached[near], buffered[near])
-    around = _so_many_by(reached[near & ~odd])
+    beside = near & ~odd
+    around = _so_many_by(reached[beside], buffered[beside])
     zones = _zones(events, width, len(odd))
     first = np.array([reached[start : end + 1].min() for start, end in zones])
     exists = _so_many_by(first) / len(zones)

@@ -47,7 +47,7 @@ def naive_vus_pr(odd: list[bool], scores: list[float], most: int) -> float:
         for threshold in thresholds:
             taken = [s >= threshold for s in scores]
             found = sum(x for x, t in zip(labels, taken, strict=True) if t)
-            beside = sum(t and x > 0 and not o for x, t, o in zip(labels, taken, odd, strict=True))
+            beside = sum(x for x, t, o in zip(labels, taken, odd, strict=True) if t and not o)
             seen = sum(any(taken[a : b + 1]) for a, b in zones) / len(zones)
             recall = min(1.0, found / (sum(odd) + beside / 2)) * seen
             area += (recall - before) * found / sum(taken)
@@ -69,6 +69,13 @@ def test_by_hand() -> None:
     assert auc_pr(odd, np.ones(4)) == pytest.approx(0.5)  # one threshold takes all
     assert auc_pr(odd, np.array([0.0, 2, 0, 1])) == 1
     assert vus_pr(odd, np.array([0.0, 2, 0, 1]), 0) == 1
+    # Widths 0 and 1 reach no further than the event. With 2, a neighbour counts sqrt(1 - 1/2): so
+    # much of a hit, and half as much is there to be found in addition once it was taken.
+    odd, scores = np.array([0, 0, 1, 0, 0], np.bool_), np.array([0.0, 3, 2, 0, 0])
+    beside = math.sqrt(0.5)
+    first = beside / (1 + beside / 2)
+    width_2 = first * beside + (1 - first) * (1 + beside) / 2
+    assert vus_pr(odd, scores, 2) == pytest.approx((0.5 + 0.5 + width_2) / 3)
     assert math.isnan(auc_pr(np.zeros(4, np.bool_), np.ones(4)))
     assert math.isnan(vus_pr(np.zeros(4, np.bool_), np.ones(4)))
 
