@@ -3,8 +3,8 @@
 A message is ``C3 01``, the schema's CRC-64-AVRO fingerprint (8 bytes, little-endian), then the
 record's Avro binary (Avro specification, "Single-object encoding"). Any Avro library reads it.
 Telemetry and Features, which are nearly all bytes on the wire, are written and read by hand,
-with the same bytes as fastavro's, and so are Scores written, one for every window; the other small
-records go through fastavro.
+with the same bytes as fastavro's, and so are Baselines, which are arrays too, and Scores written,
+one for every window; the other small records go through fastavro.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from schemas.floats import (
 )
 from schemas.records import (
     Anomaly,
+    Baseline,
     BlamedChannel,
     Cause,
     Channel,
@@ -131,6 +132,36 @@ def _score_to_bytes(r: Score) -> bytes:
     return b"".join(parts)
 
 
+def _baseline_to_bytes(r: Baseline) -> bytes:
+    head = (r.layout, r.version, r.windows)
+    parts = [string_to_bytes(r.host), *map(long_to_bytes, head), string_to_bytes(r.note)]
+    parts += (floats_to_bytes(r.low), floats_to_bytes(r.high))
+    parts += (long_to_bytes(r.part), long_to_bytes(r.parts), long_to_bytes(len(r.data)), r.data)
+    return b"".join(parts)
+
+
+def _baseline_from_bytes(data: bytes, at: int) -> tuple[Baseline, int]:
+    host, at = read_string(data, at)
+    layout, at = read_long(data, at)
+    version, at = read_long(data, at)
+    windows, at = read_long(data, at)
+    note, at = read_string(data, at)
+    low, at = read_floats(data, at)
+    high, at = read_floats(data, at)
+    part, at = read_long(data, at)
+    parts, at = read_long(data, at)
+    length, at = read_long(data, at)
+    end = at + length
+    if not 0 <= length <= len(data) - at:
+        raise InvalidRecord(f"{length} bytes are claimed where {len(data) - at} are left")
+    if len(low) != len(high) or not 0 <= part < parts:
+        raise InvalidRecord(
+            f"baseline of {host!r}: part {part} of {parts}, ranges of {len(low)} and {len(high)}"
+        )
+    piece = bytes(data[at:end])
+    return Baseline(host, layout, version, windows, note, low, high, part, parts, piece), end
+
+
 def _plain(record: Any) -> Any:
     """Return what fastavro writes: dictionaries and lists in place of our dataclasses."""
     if hasattr(record, "__slots__"):
@@ -183,7 +214,8 @@ def _dead_letter(d: Mapping[str, Any]) -> DeadLetter:
 
 
 _SCHEMAS: dict[type, dict[str, Any]] = {
-    cls: load_schema(cls) for cls in (Layout, Telemetry, Features, Score, Anomaly, DeadLetter)
+    cls: load_schema(cls)
+    for cls in (Layout, Telemetry, Features, Score, Anomaly, Baseline, DeadLetter)
 }
 _HEADERS: dict[type[Record], bytes] = {cls: _header(s) for cls, s in _SCHEMAS.items()}
 _BY_HEADER = {header: cls for cls, header in _HEADERS.items()}
@@ -191,10 +223,12 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     Telemetry: _telemetry_to_bytes,
     Features: _features_to_bytes,
     Score: _score_to_bytes,
+    Baseline: _baseline_to_bytes,
 }
 _READERS: dict[type, Callable[[bytes, int], tuple[Any, int]]] = {
     Telemetry: _telemetry_from_bytes,
     Features: _features_from_bytes,
+    Baseline: _baseline_from_bytes,
 }
 _BUILDERS: dict[type, Callable[[Mapping[str, Any]], Any]] = {
     Layout: _layout,

@@ -220,6 +220,26 @@ class Anomaly:
     causes: tuple[Cause, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Baseline:
+    """What is normal on one host under one layout, or part `part` of the `parts` of it.
+
+    `low` and `high`, shape ``(channels,)``, are where each channel usually is, in its unit; only
+    part 0 has them. `data` is a piece of what `models.archive` writes.
+    """
+
+    host: str
+    layout: int
+    version: int
+    windows: int
+    note: str
+    low: Floats
+    high: Floats
+    part: int
+    parts: int
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A message that could not be read."""
@@ -231,7 +251,7 @@ class DeadLetter:
     data: bytes
 
 
-Record: TypeAlias = Layout | Telemetry | Features | Score | Anomaly | DeadLetter
+Record: TypeAlias = Layout | Telemetry | Features | Score | Anomaly | Baseline | DeadLetter
 
 
 def layout_fingerprint(channels: Sequence[Channel], interval_us: int) -> int:

@@ -36,6 +36,7 @@ from schemas.floats import (
 )
 from schemas.records import (
     Anomaly,
+    Baseline,
     BlamedChannel,
     Cause,
     Channel,
@@ -100,6 +101,17 @@ def scores(draw: st.DrawFn) -> Score:
     )
 
 
+@st.composite
+def baselines(draw: st.DrawFn) -> Baseline:
+    ints = st.integers(0, 2**31 - 1)
+    low, high = draw(arrays(np.float32, (2, draw(st.integers(0, 9)))))
+    parts = draw(st.integers(1, 9))
+    return Baseline(
+        *(draw(texts), draw(longs), draw(longs), draw(ints), draw(texts), low, high),
+        *(draw(st.integers(0, parts - 1)), parts, draw(st.binary(max_size=300))),
+    )
+
+
 CHANNEL = Channel("cpu.user", "cpu3", Subsystem.CPU, "percent", Kind.RATE)
 EXAMPLES: list[Record] = [
     Layout("node-1", -5, "0.1.0", "b00t", 100_000, (CHANNEL,)),
@@ -154,7 +166,7 @@ def crc64(data: bytes) -> bytes:
     return crc.to_bytes(8, "little")
 
 
-@pytest.mark.parametrize("cls", [Layout, Telemetry, Features, Score, Anomaly, DeadLetter])
+@pytest.mark.parametrize("cls", [Layout, Telemetry, Features, Score, Anomaly, Baseline, DeadLetter])
 def test_the_header_is_the_marker_and_the_crc_of_the_canonical_schema(cls: type[Record]) -> None:
     canonical = fastavro.schema.to_parsing_canonical_form(load_schema(cls))
     assert codec._HEADERS[cls] == MARKER + crc64(canonical.encode())
@@ -204,6 +216,37 @@ def test_scores_are_byte_for_byte_fastavros(r: Score) -> None:
     assert decode_as(Score, ours) == r
 
 
+@given(baselines())
+def test_baselines_are_byte_for_byte_fastavros(r: Baseline) -> None:
+    plain = {name: getattr(r, name) for name in r.__slots__}
+    plain |= {"low": r.low.tolist(), "high": r.high.tolist()}
+    ours = encode(r)
+    assert ours[HEADER_BYTES:] == by_fastavro(Baseline, plain)
+    back = decode_as(Baseline, ours)
+    for name in plain.keys() - {"low", "high"}:
+        assert getattr(back, name) == getattr(r, name)
+    assert (back.low.tobytes(), back.high.tobytes()) == (r.low.tobytes(), r.high.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"part": 2}, "part 2 of 2"),
+        ({"part": -1}, "part -1 of 2"),
+        ({"high": [1.0]}, "ranges of 2 and 1"),
+    ],
+)
+def test_a_baseline_that_cannot_be_is_refused(changed: dict[str, Any], said: str) -> None:
+    plain = {"host": "h", "layout": 1, "version": 2, "windows": 30, "note": "", "data": b"x"}
+    plain |= {"low": [0.0, 1.0], "high": [1.0, 2.0], "part": 1, "parts": 2}
+    message = codec._HEADERS[Baseline] + by_fastavro(Baseline, plain | changed)
+    with pytest.raises(InvalidRecord, match=said):
+        decode(message)
+    lies = codec._HEADERS[Baseline] + by_fastavro(Baseline, plain)[:-2] + long_to_bytes(2**40)
+    with pytest.raises(InvalidRecord, match="1099511627776 bytes are claimed where 0 are left"):
+        decode(lies)
+
+
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda r: type(r).__name__)
 def test_small_records_come_back_equal(record: Record) -> None:
     assert decode(encode(record)) == record
@@ -236,7 +279,7 @@ def test_integers_come_back(n: int) -> None:
     assert read_long(long_to_bytes(n), 0) == (n, len(long_to_bytes(n)))
 
 
-@given(st.sampled_from([*EXAMPLES]) | telemetries() | features(), st.data())
+@given(st.sampled_from([*EXAMPLES]) | telemetries() | features() | baselines(), st.data())
 def test_a_truncated_message_is_an_invalid_record(r: Record, data: st.DataObject) -> None:
     message = encode(r)
     cut = data.draw(st.integers(0, len(message) - 1))
@@ -244,7 +287,7 @@ def test_a_truncated_message_is_an_invalid_record(r: Record, data: st.DataObject
         decode(message[:cut])
 
 
-@given(st.sampled_from([*EXAMPLES]) | telemetries() | features(), st.data())
+@given(st.sampled_from([*EXAMPLES]) | telemetries() | features() | baselines(), st.data())
 def test_a_damaged_message_decodes_or_is_an_invalid_record(r: Record, data: st.DataObject) -> None:
     message = bytearray(encode(r))
     for _ in range(data.draw(st.integers(1, 4))):
