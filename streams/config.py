@@ -33,6 +33,33 @@ class WorkerSettings(Section):
     baseline_seconds: int = Field(
         600, ge=30, description="how long a host is watched before it is judged, seconds"
     )
+    baseline_limit: float = Field(
+        3.0,
+        ge=1,
+        description="learning goes on while a host does new things, up to so many times "
+        "baseline_seconds; 1 is never",
+    )
+    drift_seconds: int = Field(
+        600,
+        ge=0,
+        description="a baseline is renewed when windows have been unusual, though not odd, for "
+        "about so long, seconds; 0 is never",
+    )
+    workload_seconds: int = Field(
+        120,
+        ge=0,
+        description="a steady change of all subsystems that lasts so long is another workload, "
+        "which is learned anew, seconds; 0 is never",
+    )
+    keep_baselines: bool = Field(
+        True, description="keep baselines on their topic, so that a worker's end loses none"
+    )
+    load_seconds: float = Field(
+        30.0,
+        gt=0,
+        description="how long a worker waits at most for the baselines of partitions that it "
+        "gets, seconds",
+    )
     seed: int = Field(0, ge=0, description="seed of the Isolation Forests")
     publish_features: bool = Field(
         False, description="publish every window's features (costs 2.5 times the CPU)"

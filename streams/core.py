@@ -11,8 +11,13 @@ from streams.score import Scoring
 from streams.window import WindowSpec
 
 
-def new_pipeline(settings: WorkerSettings, layouts: Layouts, executor: Executor) -> Pipeline:
-    """Return windows and scoring with these settings; baselines are fitted in `executor`."""
+def new_pipeline(
+    settings: WorkerSettings, layouts: Layouts, executor: Executor, *, keep: bool = False
+) -> Pipeline:
+    """Return windows and scoring with these settings; baselines are fitted in `executor`.
+
+    `keep` asks for baselines to be handed out, for the topic (`Pipeline.take_news`).
+    """
     spec = WindowSpec(
         settings.window_ms * 1000, settings.stride_ms * 1000, settings.lateness_ms * 1000
     )
@@ -21,8 +26,12 @@ def new_pipeline(settings: WorkerSettings, layouts: Layouts, executor: Executor)
         executor,
         baseline_us=settings.baseline_seconds * 1_000_000,
         stride_us=spec.stride_us,
+        baseline_limit=settings.baseline_limit,
+        drift_us=settings.drift_seconds * 1_000_000,
+        workload_us=settings.workload_seconds * 1_000_000,
         min_share=settings.min_share,
         seed=settings.seed,
+        keep=keep,
     )
     return Pipeline(
         spec,

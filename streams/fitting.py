@@ -6,15 +6,49 @@ import multiprocessing
 import os
 import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from models.baseline import fit_baseline
+from models.baseline import Baseline, fit_baseline
 from models.channels import ChannelTable
+from models.novelty import Usual
 from models.scale import scored_width
+from schemas.records import Floats
 
 NICENESS = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """A baseline, and what is known beside it.
+
+    `note` is what is to be said of it, usually nothing. `data` is the baseline as bytes, where it
+    is to be kept.
+    """
+
+    version: int
+    baseline: Baseline
+    usual: Usual
+    note: str
+    data: bytes = b""
+
+
+def learn(
+    windows: Floats, channels: ChannelTable, *, seed: int, version: int, note: str, keep: bool
+) -> Learned:
+    """Make a baseline of windows, shape ``(windows, scored_width)``; `keep` asks for its bytes.
+
+    Raises
+    ------
+    CannotLearn
+        As `fit_baseline` does.
+    """
+    baseline = fit_baseline(windows, channels, seed=seed, version=version)
+    usual = Usual.of(windows[:, : len(channels)])
+    # Compressing takes a while too: better here than in the stream.
+    return Learned(version, baseline, usual, note, baseline.to_bytes() if keep else b"")
 
 
 def fitting_process() -> Executor:
@@ -54,7 +88,7 @@ def _warm_up() -> None:
     row = ("",) * channels
     table = ChannelTable(row, row, ("cpu",) * channels, ("%",) * channels, ("rate",) * channels)
     windows = np.random.default_rng(0).normal(50, 20, (60, scored_width(channels)))
-    fit_baseline(windows.astype(np.float32), table, seed=0, version=0)
+    learn(windows.astype(np.float32), table, seed=0, version=0, note="", keep=True)
 
 
 def _end_with_parent() -> None:

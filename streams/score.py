@@ -1,71 +1,29 @@
 """The scoring stage: batches of windows in; scores of every window and episodes out.
 
-Each host is judged against a baseline of its own, learned from its first windows. Hosts with
-the same number of channels share one bank of arrays, so a batch is one call however many hosts
-it holds.
+Each host is judged against a baseline of its own, whose life `models.lifecycle` decides. Hosts
+with the same number of channels share one bank of arrays, so a batch is one call however many
+hosts it holds; one by one are looked at only the windows of hosts that learn, drift or are in an
+episode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import dataclass, field
-from itertools import compress
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.attribution import attribute
-from models.bank import BaselineBank, BatchScores
-from models.baseline import DETECTORS, Baseline, CannotLearn, fit_baseline
-from models.channels import ChannelTable
-from models.episode import EpisodeBank, EpisodeEvent, Phase
+from models.episode import EpisodeEvent, Phase
+from models.lifecycle import Finding, Life, Rules, Stage
 from models.scale import scored_width
-from schemas.records import Anomaly, DetectorScore, Floats, Layout, Score, State
-from streams.episode import Episode
+from streams.hosts import Group, Host, rounds
+from streams.lives import Lives, News
+from streams.telling import judged_scores, tell, unjudged_score, with_finding
 
 if TYPE_CHECKING:
+    from schemas.records import Anomaly, Floats, Score
     from streams.layouts import Layouts
     from streams.rings import WindowBatch
-
-
-@dataclass(slots=True, eq=False)
-class _Model:
-    """What is known of one host under one layout."""
-
-    host: str
-    layout: int
-    group: _Group
-    slot: int
-    clock: int
-    last_end: int = 0
-    most_known: int = 0
-    """Channels that had a value in the fullest window so far."""
-    learned: list[Floats] = field(default_factory=list)
-    version: int = 0
-    fitting: Future[Baseline] | None = None
-    baseline: Baseline | None = None
-    channels: ChannelTable | None = None
-    reason: str = ""
-    """Why the last attempt to learn failed."""
-    episode: Episode | None = None
-
-
-class _Group:
-    """Banks of all hosts with the same number of channels."""
-
-    def __init__(self, channels: int) -> None:
-        self.channels = channels
-        self.baselines = BaselineBank(channels)
-        self.episodes = EpisodeBank()
-        self.free: list[int] = []
-        self.size = 0
-
-    def take_slot(self) -> int:
-        if self.free:
-            return self.free.pop()
-        self.size += 1
-        return self.size - 1
 
 
 class Scoring:
@@ -79,10 +37,17 @@ class Scoring:
         Where baselines are fitted.
     baseline_us, stride_us
         Time that a host is watched before it is judged, and time between its windows.
+    baseline_limit
+        Learning goes on up to so many times `baseline_us` while the host does new things.
+    drift_us, workload_us
+        See `models.drift` and `models.lifecycle`: time over which a drift is seen, and time that
+        a change of all subsystems lasts which is a new workload; 0 is never.
     min_share
         Share of its ticks that a window needs to be scored or learned from.
     seed
         Of the Isolation Forests.
+    keep
+        Whether what is learned is handed out by `take_news`.
     """
 
     def __init__(
@@ -92,33 +57,51 @@ class Scoring:
         *,
         baseline_us: int,
         stride_us: int = 1_000_000,
+        baseline_limit: float = 3.0,
+        drift_us: int = 600_000_000,
+        workload_us: int = 120_000_000,
         min_share: float = 0.8,
         seed: int = 0,
+        keep: bool = False,
     ) -> None:
-        self._layouts = layouts
-        self._executor = executor
-        self._wanted = max(1, baseline_us // stride_us)
-        self._stride_us = stride_us
+        wanted = max(1, baseline_us // stride_us)
+        self._rules = Rules(stride_us, wanted, int(wanted * baseline_limit), workload_us)
+        self._drift_windows = drift_us / stride_us
         self._min_share = min_share
-        self._seed = seed
-        self._models: dict[str, _Model] = {}
-        self._groups: dict[int, _Group] = {}
+        self._lives = Lives(layouts, executor, seed=seed, keep=keep)
+        self._hosts: dict[str, Host] = {}
+        self._groups: dict[int, Group] = {}
 
     def score(self, batch: WindowBatch) -> tuple[list[Score], list[Anomaly]]:
         """Score a batch in order. A window that was scored before is passed over."""
         scores: list[Score] = []
         anomalies: list[Anomaly] = []
-        for rows in _rounds(batch.hosts):
+        for rows in rounds(batch.hosts):
             self._score_round(batch, rows, scores, anomalies)
         return scores, anomalies
 
-    def forget(self, host: str) -> list[Anomaly]:
+    def forget(self, name: str) -> list[Anomaly]:
         """Drop what is known of a host; return the end of its episode if one is open."""
         anomalies: list[Anomaly] = []
-        model = self._models.pop(host, None)
-        if model is not None:
-            self._retire(model, anomalies)
+        host = self._hosts.pop(name, None)
+        if host is not None:
+            self._retire(host, anomalies)
+        self._lives.forget(name)
         return anomalies
+
+    def take_news(self) -> list[News]:
+        """Return what was learned or given up since the last call, in order."""
+        return self._lives.take_news()
+
+    def offer(self, news: News) -> None:
+        """Take what another worker, or this one before, has learned of a host; the newer wins."""
+        host = self._hosts.get(news.host)
+        self._lives.offer(news, host if host and host.layout == news.layout else None)
+
+    @property
+    def misfits(self) -> int:
+        """Baselines that were offered and are not of their host's rows."""
+        return self._lives.misfits
 
     def _score_round(
         self, batch: WindowBatch, rows: list[int], scores: list[Score], anomalies: list[Anomaly]
@@ -126,90 +109,114 @@ class Scoring:
         """Score rows that are all of different hosts."""
         group = self._group(batch.channels)
         ready: list[int] = []
-        models: list[_Model] = []
+        hosts: list[Host] = []
         known = np.isfinite(batch.values[:, : batch.channels]).sum(1).tolist()
         for i in rows:
-            model = self._model(batch, i, anomalies)
+            host = self._host(batch, i, anomalies)
             end = int(batch.ends[i])
-            if end <= model.last_end:
+            if end <= host.last_end:
                 continue
-            model.last_end = end
-            gap = self._gap(model, batch, i, known[i])
-            if not gap and model.baseline is None:
-                self._learn(group, model, batch.values[i], end)
-            if not gap and model.baseline is not None:
+            host.last_end = end
+            gap = self._gap(host, batch, i, known[i])
+            if not gap and host.learned is None:
+                self._lives.learn(host, batch.values[i], end)
+            if not gap and host.learned is not None:
                 ready.append(i)
-                models.append(model)
+                hosts.append(host)
             else:
-                scores.append(self._unscored(model, batch, i, gap))
+                scores.append(unjudged_score(host, batch, i, gap))
         if ready:
-            self._judge(group, batch, ready, models, scores, anomalies)
+            self._judge(group, batch, ready, hosts, scores, anomalies)
 
     def _judge(
         self,
-        group: _Group,
+        group: Group,
         batch: WindowBatch,
         rows: list[int],
-        models: list[_Model],
+        hosts: list[Host],
         scores: list[Score],
         anomalies: list[Anomaly],
     ) -> None:
         picked = np.array(rows)
-        slots = np.fromiter((m.slot for m in models), np.int64, len(models))
+        slots = np.fromiter((h.slot for h in hosts), np.int64, len(hosts))
         values = batch.values if len(rows) == len(batch) else batch.values[picked]
         verdict = group.baselines.score(slots, values)
         ends = batch.ends[picked]
-        events = group.episodes.step(slots, ends, verdict.flagged, self._stride_us)
-        scores.extend(_scored(batch, rows, models, verdict))
+        events = group.episodes.step(slots, ends, verdict.flagged, self._rules.stride_us)
+        calm = ~verdict.flagged
+        for event in events:
+            calm[event.index] = False
+        for row in group.drift.step(slots, verdict.p_values, calm):
+            host = hosts[row]
+            host.life.drift(group.drift.drifts(host.slot))
+            group.attended[host.slot] = host.life.stage is Stage.DRIFTING
+        scores.extend(judged_scores(batch, rows, hosts, verdict))
+        for row in np.flatnonzero(group.attended[slots]):
+            self._lives.renew(hosts[row], values[row], int(ends[row]), odd=not calm[row])
         for event in events:
             row = event.index
-            anomaly = _tell(models[row], event, verdict, values[row], int(ends[row]))
+            host, end = hosts[row], int(ends[row])
+            anomaly = tell(host, event, verdict, values[row], end)
             if anomaly is not None:
                 anomalies.append(anomaly)
+            self._watch(host, event, values[row], end, anomalies)
 
-    def _learn(self, group: _Group, model: _Model, values: Floats, end: int) -> None:
-        """Collect a window; fit when there are enough; take the baseline when it is ready."""
-        if model.fitting is not None:
-            if not model.fitting.done():
-                return
-            fitting, model.fitting = model.fitting, None
-            try:
-                model.baseline = fitting.result()
-            except CannotLearn as e:
-                model.reason = str(e)
-            except BrokenExecutor:
-                raise  # the fitting process is gone: nothing can be learned any more
-            except Exception as e:  # one host's odd data is not the end of all others
-                model.reason = f"its baseline could not be fitted: {e!r}"
-            else:
-                group.baselines.set(model.slot, model.baseline)
-                group.episodes.reset(model.slot)
-                return
-        if len(model.learned) < self._wanted:
-            model.learned.append(values[: scored_width(group.channels)].copy())
-        if len(model.learned) < self._wanted:
+    def _watch(
+        self,
+        host: Host,
+        event: EpisodeEvent,
+        values: Floats,
+        end: int,
+        anomalies: list[Anomaly],
+    ) -> None:
+        """Look at a window of an open episode, which may be the beginning of another workload."""
+        if event.phase is Phase.CLOSED:
+            host.life.calm_again()
             return
-        layout = self._layouts.get(model.host, model.layout)
-        if layout is None:
-            model.reason = "its layout has not been seen yet"
-            return
-        if len(layout.channels) != group.channels:
-            model.reason = (
-                f"its layout has {len(layout.channels)} channels, its telemetry {group.channels}"
-            )
-            return
-        model.channels = _table(layout)
-        model.reason = ""
-        model.version = end
-        windows = np.stack(model.learned)
-        model.learned = []
-        model.fitting = self._executor.submit(
-            fit_baseline, windows, model.channels, seed=self._seed, version=end
+        assert host.learned is not None and host.channels is not None  # noqa: S101, PT018
+        look = host.life.watch(
+            values, host.learned.usual, host.channels, onset_us=event.onset, end_us=end
         )
-        if model.fitting.done():
-            self._learn(group, model, values, end)
+        if look is None:
+            return
+        if look.finding is Finding.LONG:
+            host.long = look
+        else:
+            ended = self._end_episode(host, end)
+            anomalies.extend(with_finding(anomaly, look) for anomaly in ended)
+            self._lives.give_up(host)
 
-    def _gap(self, model: _Model, batch: WindowBatch, i: int, known: int) -> str:
+    def _host(self, batch: WindowBatch, i: int, anomalies: list[Anomaly]) -> Host:
+        """Return what is known of the host of row `i`; another layout is another life."""
+        name, layout, clock = batch.hosts[i], batch.layouts[i], batch.clocks[i]
+        group = self._group(batch.channels)
+        host = self._hosts.get(name)
+        if host is not None and host.layout == layout and host.group is group:
+            if host.clock != clock:
+                host.clock, host.last_end = clock, 0
+        else:
+            if host is not None:
+                self._retire(host, anomalies)
+            life = Life(self._rules, scored_width(group.channels))
+            host = Host(name, layout, group, group.take_slot(), clock, life)
+            self._hosts[name] = host
+            group.episodes.reset(host.slot)
+        if host.learned is None and host.fitting is None:
+            self._lives.look_up(host)
+        return host
+
+    def _retire(self, host: Host, anomalies: list[Anomaly]) -> None:
+        """Let go of a host under its old layout; what was open there is closed."""
+        anomalies.extend(self._end_episode(host, host.last_end))
+        self._lives.put_away(host)
+        host.group.free_slot(host.slot)
+
+    def _end_episode(self, host: Host, end: int) -> list[Anomaly]:
+        event = host.group.episodes.close(host.slot)
+        episode, host.episode, host.long = host.episode, None, None
+        return [] if event is None or episode is None else [episode.tell(event, end)]
+
+    def _gap(self, host: Host, batch: WindowBatch, i: int, known: int) -> str:
         """Return what is missing from a window for it to be judged; empty when nothing is.
 
         Absent is not normal: a host whose files cannot be read any more is not well.
@@ -217,125 +224,13 @@ class Scoring:
         samples, expected = int(batch.samples[i]), int(batch.expected[i])
         if samples < self._min_share * expected:
             return f"{samples} of {expected} samples"
-        model.most_known = max(model.most_known, known)
-        if known < self._min_share * model.most_known or known == 0:
-            return f"{known} of {model.most_known} channels have a value"
+        host.most_known = max(host.most_known, known)
+        if known < self._min_share * host.most_known or known == 0:
+            return f"{known} of {host.most_known} channels have a value"
         return ""
 
-    def _unscored(self, model: _Model, batch: WindowBatch, i: int, gap: str) -> Score:
-        """Return the score of a window that is learned from, or that cannot be judged."""
-        samples, expected = int(batch.samples[i]), int(batch.expected[i])
-        learning = model.baseline is None
-        reason = gap or model.reason
-        state = State.ABSTAINED if reason else State.LEARNING
-        progress = 1.0 if model.fitting is not None else len(model.learned) / self._wanted
-        return Score(
-            host=model.host,
-            layout=model.layout,
-            end=int(batch.ends[i]),
-            samples=samples,
-            expected=expected,
-            baseline=0 if model.baseline is None else model.version,
-            state=state,
-            reason=reason,
-            progress=progress if learning else 1.0,
-            detectors=(),
-            fused=0.0,
-            flagged=False,
-        )
-
-    def _model(self, batch: WindowBatch, i: int, anomalies: list[Anomaly]) -> _Model:
-        """Return what is known of the host of row `i`; another layout starts anew."""
-        host, layout, clock = batch.hosts[i], batch.layouts[i], batch.clocks[i]
-        group = self._group(batch.channels)
-        model = self._models.get(host)
-        if model is not None and model.layout == layout and model.group is group:
-            if model.clock != clock:
-                model.clock, model.last_end = clock, 0
-            return model
-        if model is not None:
-            self._retire(model, anomalies)
-        model = self._models[host] = _Model(host, layout, group, group.take_slot(), clock)
-        return model
-
-    def _retire(self, model: _Model, anomalies: list[Anomaly]) -> None:
-        """Let go of a host under its old layout; what was open there is closed."""
-        event = model.group.episodes.close(model.slot)
-        if event is not None and model.episode is not None:
-            anomalies.append(model.episode.tell(event, model.last_end))
-        model.group.free.append(model.slot)
-
-    def _group(self, channels: int) -> _Group:
+    def _group(self, channels: int) -> Group:
         group = self._groups.get(channels)
         if group is None:
-            group = self._groups[channels] = _Group(channels)
+            group = self._groups[channels] = Group(channels, self._drift_windows)
         return group
-
-
-def _rounds(hosts: tuple[str, ...]) -> list[list[int]]:
-    """Split rows so that each part has a host at most once, in order."""
-    rounds: list[list[int]] = []
-    turns: dict[str, int] = {}
-    for i, host in enumerate(hosts):
-        turn = turns.get(host, 0)
-        turns[host] = turn + 1
-        if turn == len(rounds):
-            rounds.append([])
-        rounds[turn].append(i)
-    return rounds
-
-
-def _scored(
-    batch: WindowBatch, rows: list[int], models: list[_Model], verdict: BatchScores
-) -> Iterator[Score]:
-    raw, p_values, over = verdict.raw.tolist(), verdict.p_values.tolist(), verdict.over.tolist()
-    fused, flagged = verdict.fused.tolist(), verdict.flagged.tolist()
-    ends, samples = batch.ends.tolist(), batch.samples.tolist()
-    expected = batch.expected.tolist()
-    for n, (i, model) in enumerate(zip(rows, models, strict=True)):
-        yield Score(
-            host=model.host,
-            layout=model.layout,
-            end=ends[i],
-            samples=samples[i],
-            expected=expected[i],
-            baseline=model.version,
-            state=State.ACTIVE,
-            reason="",
-            progress=1.0,
-            detectors=tuple(map(DetectorScore, DETECTORS, raw[n], p_values[n], over[n])),
-            fused=fused[n],
-            flagged=flagged[n],
-        )
-
-
-def _tell(
-    model: _Model, event: EpisodeEvent, verdict: BatchScores, values: Floats, end: int
-) -> Anomaly | None:
-    """Return the record that an event is worth; None for an update with nothing new."""
-    episode, fused = model.episode, float(verdict.fused[event.index])
-    worse = episode is None or (fused > episode.worst and event.phase is not Phase.CLOSED)
-    if worse:
-        assert model.baseline is not None and model.channels is not None  # noqa: S101, PT018
-        blame = attribute(model.baseline, values, model.channels)
-        agreed = tuple(compress(DETECTORS, verdict.over[event.index]))
-        if episode is None:
-            episode = model.episode = Episode(
-                model.host, model.layout, model.channels, fused, blame, agreed
-            )
-        episode.worst, episode.blame, episode.detectors = fused, blame, agreed
-    assert episode is not None  # noqa: S101
-    if event.phase is Phase.CLOSED:
-        model.episode = None
-    return episode.tell(event, end) if episode.is_news(event, end) else None
-
-
-def _table(layout: Layout) -> ChannelTable:
-    channels = layout.channels
-    return ChannelTable(
-        tuple(c.metric for c in channels),
-        tuple(c.device for c in channels),
-        tuple(c.subsystem.value for c in channels),
-        tuple(c.unit for c in channels),
-        tuple(c.kind.value for c in channels),
-    )
