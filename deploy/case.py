@@ -49,6 +49,11 @@ class Case:
     events: Sequence[Event]
     from_us: int = 0
 
+    @property
+    def grace_us(self) -> int:
+        """Microseconds after an event in which an episode is still its own."""
+        return GRACE_STRIDES * self.worker.stride_ms * 1000
+
     def watch(self, worker: WorkerSettings | None = None, means: Means | None = None) -> Watched:
         """Replay it, with other settings if they are given.
 

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write a page with plots to this file.",
+)
+@click.option("--force", is_flag=True, help="Replace the file of --html if it is there.")
+@click.option(
     "--stability",
     is_flag=True,
     help="Also compare windows of other lengths; needs no labels.",
@@ -45,6 +52,8 @@ def evaluate(
     recording: Path,
     labels_file: Path | None,
     as_json: bool,
+    page: Path | None,
+    force: bool,
     stability: bool,
     sample_seconds: int | None,
     settings: Resolved,
@@ -59,6 +68,8 @@ def evaluate(
     and every sample is the end of a window.
     """
     worker = settings.get("worker", WorkerSettings)
+    if force and page is None:
+        raise click.UsageError("--force goes with --html")
     if is_array(recording):
         if labels_file is not None or stability:
             raise click.UsageError(
@@ -68,25 +79,38 @@ def evaluate(
     else:
         if sample_seconds is not None:
             raise click.UsageError("--sample-seconds goes with an array data set, machine.npz")
-        if labels_file is None and not stability:
+        if labels_file is None and (page is not None or not stability):
             raise click.UsageError("--labels FILE says what was wrong with the recording, and when")
         case = recorded_case(recording, labels_file, worker)
-    found = _judge(case, as_json=as_json, stability=stability)
+    found = _judge(case, as_json=as_json, page=page, force=force, stability=stability)
     if as_json:
         click.echo(json.dumps(plain(found)))
 
 
-def _judge(case: Case, *, as_json: bool, stability: bool) -> dict[str, Any]:
+def _judge(
+    case: Case, *, as_json: bool, page: Path | None, force: bool, stability: bool
+) -> dict[str, Any]:
     """Do what was asked for; return all figures."""
     console = Console()
     found: dict[str, Any] = {}
-    seen = case.watch()
+    if page is not None:
+        from deploy.report import check, write_report
+        from deploy.report_channels import near
+
+        check(page, force=force)
+        means = near(case.events, case.worker)
+        seen = case.watch(means=means)
+    else:
+        seen = case.watch()
     if case.labels is not None or case.events:
         done, counted = case.judge(seen)
         found |= figures(done, seen.ranking(counted))
         found |= _run(seen, len(case.events) - len(counted))
         if not as_json:
             print_evaluation(done, found, console)
+        if page is not None:
+            write_report(page, case, seen, means, done, counted, found)
+            click.echo(f"wrote {page}", err=True)
     if stability:
         compared = windows.compare(case, seen)
         found["stability"] = windows.figures(compared)

@@ -97,6 +97,14 @@ class Watched:
             for records in self.episodes.values()
         ]
 
+    def told_by_host(self) -> dict[str, dict[str, Told]]:
+        """Return what was told by host and episode, in order of opening."""
+        found: dict[str, dict[str, Told]] = {host: {} for host in self.hosts}
+        every = zip(self.episodes, self.told(), strict=True)
+        for name, told in sorted(every, key=lambda item: item[1].opened_us):
+            found[told.host][name] = told
+        return found
+
     def lasted(self, name: str) -> tuple[int, int]:
         """Return an episode's onset and the end of its last flagged window."""
         records = self.episodes[name]

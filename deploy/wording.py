@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from datetime import datetime
 
 from deploy.units import human, human_range
@@ -14,6 +15,11 @@ SMALLEST_SHARE = 0.005
 def printable(text: str) -> str:
     """Return text from elsewhere without what would steer a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def escaped(text: str) -> str:
+    """Return text from elsewhere as it can stand in a page."""
+    return html.escape(printable(text))
 
 
 def date_time(us: int) -> str:

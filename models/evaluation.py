@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,15 @@ class Told:
     def last_by(self, us: int) -> Account:
         """Return the last account up to a time, or the first where all are later."""
         return next((a for a in reversed(self.accounts) if a.at_us <= us), self.accounts[0])
+
+
+class Verdict(StrEnum):
+    """What an episode is, held against events."""
+
+    RIGHT = "right"
+    FALSE = "false"
+    ELSEWHERE = "elsewhere"
+    """An event was running, but not one that names its host: neither right nor false."""
 
 
 @dataclass(slots=True)
@@ -245,12 +255,11 @@ def evaluate(
     by_host: dict[str, list[Told]] = {host: [] for host in hosts}
     for episode in sorted(told, key=lambda t: t.opened_us):
         by_host[episode.host].append(episode)
-    for host, own in by_host.items():
+    for own in by_host.values():
         done.episodes += len(own)
-        for t in own:
-            around = [e for e in events if e.start_us < t.opened_us < e.end_us + grace_us]
-            done.false += not around
-            done.elsewhere += bool(around) and not any(e.is_on(host) for e in around)
+        verdicts = Counter(verdict(t, events, grace_us) for t in own)
+        done.false += verdicts[Verdict.FALSE]
+        done.elsewhere += verdicts[Verdict.ELSEWHERE]
     costly: list[bool] = []
     for event in events:
         finders = [finder(event, by_host[host], grace_us) for host in hosts if event.is_on(host)]
@@ -260,6 +269,14 @@ def evaluate(
             costly.append(any(found is not None for found in finders))
     done.anywhere = _share(sum(costly), len(costly))
     return done
+
+
+def verdict(told: Told, events: Iterable[Event], grace_us: int) -> Verdict:
+    """Return whether an episode belongs to an event: told while one lasts or in its grace."""
+    around = [e for e in events if e.start_us < told.opened_us < e.end_us + grace_us]
+    if not around:
+        return Verdict.FALSE
+    return Verdict.RIGHT if any(e.is_on(told.host) for e in around) else Verdict.ELSEWHERE
 
 
 def finder(event: Event, own: Iterable[Told], grace_us: int) -> Told | None:

@@ -165,6 +165,8 @@ def test_hosts_of_a_recording_with_faults_of_their_own(steady: Path, tmp_path: P
     ("options", "said"),
     [
         ((), "--labels FILE says what was wrong"),
+        (("--stability", "--html", "x.html"), "--labels FILE says what was wrong"),
+        (("--force",), "--force goes with --html"),
         (("--labels", "x.json", "--sample-seconds", "5"), "--sample-seconds goes with an array"),
     ],
 )
