@@ -49,10 +49,9 @@ class Case:
     events: Sequence[Event]
     from_us: int = 0
 
-    @property
-    def grace_us(self) -> int:
-        """Microseconds after an event in which an episode is still its own."""
-        return GRACE_STRIDES * self.worker.stride_ms * 1000
+    def grace_us(self, worker: WorkerSettings | None = None) -> int:
+        """Return the microseconds after an event in which an episode is still its own."""
+        return GRACE_STRIDES * (worker or self.worker).stride_ms * 1000
 
     def watch(self, worker: WorkerSettings | None = None, means: Means | None = None) -> Watched:
         """Replay it, with other settings if they are given.
@@ -64,11 +63,13 @@ class Case:
         InvalidLabels
             They name hosts that are not in it.
         """
-        seen = watch(self.open(), worker or self.worker, from_us=self.from_us, means=means)
+        worker = worker or self.worker
+        seen = watch(self.open(), worker, from_us=self.from_us, means=means)
         if not seen.hosts:
             raise NothingWatched(
-                f"{self.path}: no host was learned within it, so there is nothing to evaluate: "
-                "give a shorter --baseline-seconds"
+                f"{self.path}: no host was learned within it with baseline_seconds = "
+                f"{worker.baseline_seconds}, so there is nothing to evaluate: give a shorter "
+                "--baseline-seconds"
             )
         if self.labels is not None:
             check_hosts(self.labels, self.events, sorted(seen.recorded))
@@ -102,7 +103,7 @@ class Case:
             seen.told(),
             sorted(seen.hosts),
             seen.windows * stride_s,
-            GRACE_STRIDES * stride_s,
+            self.grace_us(worker) / 1e6,
         )
         return done, counted
 

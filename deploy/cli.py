@@ -23,6 +23,9 @@ COMMANDS = {
     "evaluate": Entry(
         "deploy.evaluate:evaluate", "Hold the episodes of a recording against labelled faults."
     ),
+    "backtest": Entry(
+        "deploy.backtest:backtest", "Say what changed settings would have done to a recording."
+    ),
     "import": Entry("deploy.import_:import_", "Turn other people's recordings into ours."),
     "worker": Entry("deploy.worker:worker", "Run a worker: windows, scores and episodes."),
     "broker": Entry("deploy.local:broker", "Run the embedded broker, for trying things out."),

@@ -186,7 +186,7 @@ def _timelines(case: Case, seen: Watched, events: Sequence[Event]) -> Iterator[s
             if e.is_on(host)
         ]
         episodes = [
-            plots.mark(*seen.lasted(name), zero_us, COLOUR[verdict(told, events, case.grace_us)])
+            plots.mark(*seen.lasted(name), zero_us, COLOUR[verdict(told, events, case.grace_us())])
             for name, told in own[host].items()
         ]
         at = (np.array(run.ends, np.int64) - zero_us) / 1e6

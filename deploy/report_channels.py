@@ -43,7 +43,7 @@ def channels(case: Case, seen: Watched, means: Means, events: Sequence[Event]) -
             host: told
             for host, episodes in sorted(own.items())
             if event.is_on(host)
-            and (told := finder(event, episodes.values(), case.grace_us)) is not None
+            and (told := finder(event, episodes.values(), case.grace_us())) is not None
         }
         shown[event.fault, event.variant] += 1
         if shown[event.fault, event.variant] > EVENTS_OF_A_KIND:
