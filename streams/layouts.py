@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from schemas.codec import decode_as
 from schemas.errors import InvalidRecord
@@ -60,8 +60,15 @@ class LayoutReader:
     def __init__(self, config: Mapping[str, Any], layouts: Layouts) -> None:
         self._layouts = layouts
         self._consumer = Consumer(
-            {**config, "group.id": "reveal-layouts", "enable.auto.commit": False}
+            {
+                **config,
+                "group.id": "reveal-layouts",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
         )
+        self._unread = set(range(LAYOUTS.partitions))
+        self._caught_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="layouts", daemon=True)
 
     def start(self) -> None:
@@ -71,11 +78,22 @@ class LayoutReader:
         )
         self._thread.start()
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until what was in the topic has been read, or it is not there; return whether."""
+        return self._caught_up.wait(timeout_s)
+
     def _run(self) -> None:
         while True:  # a daemon thread: it ends with the process
             message = self._consumer.poll(0.2)
-            if message is None or message.error():
-                continue  # librdkafka reconnects by itself
+            if message is None:
+                continue
+            error, partition = message.error(), message.partition()
+            if error is not None:  # librdkafka reconnects by itself
+                if error.code() == KafkaError._PARTITION_EOF and partition is not None:
+                    self._unread.discard(partition)
+                if not self._unread or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._caught_up.set()
+                continue
             try:
                 self._layouts.add(decode_as(Layout, message.value() or b""))
             except InvalidRecord:

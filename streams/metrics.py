@@ -61,6 +61,13 @@ class WorkerMetrics:
         self._bad_layouts = Counter(
             "reveal_worker_rejected_layouts", "Messages that were not layouts", registry=r
         )
+        self._baselines = Counter(
+            "reveal_worker_baselines",
+            "Baselines loaded, published and rejected, attempts to publish that failed, and loads "
+            "cut short",
+            ["what"],
+            registry=r,
+        )
         self._seen: dict[object, float] = {}
 
     def serve(self, host: str, port: int) -> None:
@@ -77,12 +84,16 @@ class WorkerMetrics:
         self._advance(self._rewinds, "rewinds", pipeline.rewinds)
         self._advance(self._skipped, "skipped", pipeline.skipped)
         self._advance(self._bad_layouts, "layouts", layouts.rejected)
-        self._advance_each(self._dropped, windows.dropped)
+        self._advance_each(self._dropped, windows.dropped, "dropped")
+
+    def refresh_baselines(self, counts: Mapping[str, int]) -> None:
+        """Take over what was counted of baselines, by what happened to them."""
+        self._advance_each(self._baselines, counts, "baselines")
 
     def _advance(self, counter: Counter, key: object, total: float) -> None:
         counter.inc(total - self._seen.get(key, 0))
         self._seen[key] = total
 
-    def _advance_each(self, counter: Counter, totals: Mapping[str, int]) -> None:
-        for reason, total in totals.items():
-            self._advance(counter.labels(reason), ("dropped", reason), total)
+    def _advance_each(self, counter: Counter, totals: Mapping[str, int], name: str) -> None:
+        for label, total in totals.items():
+            self._advance(counter.labels(label), (name, label), total)

@@ -21,6 +21,7 @@ from streams.window import Windows, WindowSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streams.lives import News
     from streams.score import Scoring
 
 NO_OFFSET = -1
@@ -156,6 +157,17 @@ class Pipeline:
             if self.scoring is not None:
                 anomalies += self.scoring.forget(host)
         return anomalies
+
+    def offer(self, news: News) -> None:
+        """Take a baseline that was learned elsewhere or before."""
+        if self.scoring is not None:
+            self.scoring.offer(news)
+
+    def take_news(self) -> list[tuple[int, News]]:
+        """Return baselines that were learned or given up since, with the host's partition."""
+        found = [] if self.scoring is None else self.scoring.take_news()
+        home = {h: n for n, p in self._partitions.items() for h in p.hosts} if found else {}
+        return [(home[news.host], news) for news in found if news.host in home]
 
     def position(self, partition: int) -> int | None:
         """Return the offset that follows the last message read; None before the first."""

@@ -1,6 +1,7 @@
 """The worker: a Faust app of a few lines around the pipeline.
 
 telemetry -> windows -> features -> scores -> episodes -> reveal.scores, reveal.anomalies
+                                      baselines <-> reveal.baselines
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from streams.config import WorkerSettings
 from streams.core import new_pipeline
 from streams.faust_app import App, die
 from streams.fitting import fitting_process
+from streams.keeping import Keeper
 from streams.layouts import LayoutReader, Layouts
 from streams.metrics import WorkerMetrics
 from streams.pipeline import Message, Outcome, Pipeline
@@ -107,9 +109,12 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
     metrics = WorkerMetrics()
     app.on_group_error = metrics.unhealthy.inc
     layouts = Layouts()
-    reader = LayoutReader({"bootstrap.servers": kafka.brokers}, layouts)
+    to_brokers = {"bootstrap.servers": kafka.brokers}
+    reader = LayoutReader(to_brokers, layouts)
     executor = fitting_process()
-    pipeline = new_pipeline(settings, layouts, executor)
+    keep = settings.keep_baselines
+    pipeline = new_pipeline(settings, layouts, executor, keep=keep)
+    keeper = Keeper(to_brokers, pipeline, settings.load_seconds) if keep else None
     publisher = Publisher(app, metrics, settings.window_ms * 1000)
     # Offsets are acknowledged in order: the timer must not overtake a batch that is on its way.
     in_order = asyncio.Lock()
@@ -126,12 +131,35 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
         reader.start()
         metrics.serve(settings.metrics_host, settings.metrics_port)
 
+    @app.on_partitions_assigned.connect
+    async def assigned(*_: Any, **__: Any) -> None:
+        if keeper is not None:
+            keeper.reassigned()
+
+    @app.on_partitions_revoked.connect
+    async def revoked(*_: Any, **__: Any) -> None:
+        if keeper is not None:
+            await keeper.flush()
+
+    @app.on_before_shutdown.connect
+    async def ending(*_: Any, **__: Any) -> None:
+        if keeper is not None:
+            await keeper.flush()
+
+    async def load(needed: set[int]) -> None:
+        if keeper is not None:
+            mine = [tp.partition for tp in app.consumer.assignment() if tp.topic == TELEMETRY.name]
+            await keeper.load(needed, mine)
+
     @app.agent(telemetry)
     async def detect(stream: StreamT[bytes]) -> None:
         take: Any = cast("Any", stream).noack_take  # Faust types it away
+        # A baseline without its layout could judge, but name no channel.
+        await asyncio.to_thread(reader.wait, settings.load_seconds)
         async for events in take(settings.take, within=settings.within_ms / 1000):
             try:
                 async with in_order:
+                    await load({e.message.partition for e in events})
                     began = time.monotonic()
                     messages = [
                         # A message without a value is no telemetry either, but it is a message.
@@ -141,6 +169,8 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
                     outcome = pipeline.process(messages, began)
                     metrics.batch.observe(time.monotonic() - began)
                     metrics.records.inc(len(events))
+                    if keeper is not None:
+                        keeper.publish()
                     await publisher.publish(outcome, time.time())
                     for event in outcome.done:
                         await stream.ack(event)
@@ -160,6 +190,9 @@ def create_app(kafka: Kafka, settings: WorkerSettings) -> App:
         except Exception:
             die("what silent hosts leave behind could not be published")
         metrics.refresh(pipeline, layouts)
+        if keeper is not None:
+            keeper.publish()
+            metrics.refresh_baselines(keeper.counts())
         assigned = app.consumer.assignment()
         metrics.partitions.set(len(assigned))
         metrics.lag.set(sum(lag(app, tp, pipeline) for tp in assigned))

@@ -19,8 +19,19 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from deploy.local import Broker
 from schemas.codec import decode_as, encode
-from schemas.records import DeadLetter, Features, Score, Telemetry
-from schemas.topics import DEADLETTER, FEATURES, SCORES, TELEMETRY, Topic
+from schemas.records import (
+    Baseline,
+    Channel,
+    DeadLetter,
+    Features,
+    Kind,
+    Layout,
+    Score,
+    State,
+    Subsystem,
+    Telemetry,
+)
+from schemas.topics import BASELINES, DEADLETTER, FEATURES, LAYOUTS, SCORES, TELEMETRY, Topic
 from streams.pipeline import Message, Pipeline
 from streams.window import WindowSpec
 
@@ -118,7 +129,7 @@ class Reader:
 
 @pytest.fixture
 def reader(broker: Broker) -> Iterator[Reader]:
-    reader = Reader(broker, FEATURES, SCORES, DEADLETTER)
+    reader = Reader(broker, FEATURES, SCORES, BASELINES, DEADLETTER)
     yield reader
     reader.close()
 
@@ -159,6 +170,16 @@ class Hosts:
                 telemetry = record(host, second, holes=holes)
                 if len(telemetry.timestamps):
                     self.send_raw(encode(telemetry), telemetry.host, partition)
+        self.flush()
+
+    def send_layouts(self, hosts: Iterable[int]) -> None:
+        """Say what the channels of hosts are."""
+        channels = tuple(
+            Channel(f"m{c}", "", list(Subsystem)[c % 3], "/s", Kind.RATE) for c in range(CHANNELS)
+        )
+        for host in hosts:
+            layout = Layout(f"node-{host:02}", 7, "", "", INTERVAL, channels)
+            self._producer.produce(LAYOUTS.name, encode(layout), f"{layout.host}:7")
         self.flush()
 
     def send_raw(self, data: bytes | None, key: str, partition: int = -1) -> None:
@@ -203,7 +224,7 @@ def test_killed_in_mid_stream_no_window_is_lost_and_every_copy_is_the_same(
             if topic == FEATURES.name:
                 f = decode_as(Features, value)
                 copies.setdefault((f.host, f.end), []).append(value)
-            else:
+            elif topic == SCORES.name:
                 s = decode_as(Score, value)
                 scored.add((s.host, s.end))
 
@@ -307,7 +328,7 @@ def test_what_cannot_be_read_is_kept_with_its_reason_and_the_stream_goes_on(
     for topic, value in reader.read(lambda: len(letters) >= 4 and len(ends) >= 4):
         if topic == DEADLETTER.name:
             letters.append(decode_as(DeadLetter, value))
-        else:
+        elif topic == SCORES.name:
             ends.add((decode_as(Score, value).end - ORIGIN) // SECOND)
     assert ends == {3, 4, 5, 6}
     assert [(m.topic, m.partition, m.offset, m.data) for m in letters] == [
@@ -352,3 +373,61 @@ def test_told_to_stop_it_ends_cleanly_with_everything_it_started(
     assert worker.process.wait(BOUND_S) == 0
     _, alive = psutil.wait_procs(family, BOUND_S)
     assert alive == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_what_was_learned_is_there_for_whoever_comes_next(
+    end: signal.Signals,
+    broker: Broker,
+    start: Callable[..., Worker],
+    reader: Reader,
+    hosts: Hosts,
+    tmp_path: Path,
+) -> None:
+    numbers = range(1, 6)
+    names = {f"node-{n:02}" for n in numbers}
+    hosts.send_layouts(numbers)
+    first = start(baseline_seconds=30)
+    hosts.send(numbers, range(45))
+    scores: dict[tuple[str, int], list[Score]] = {}
+    kept: dict[str, Baseline] = {}
+
+    def read(until: Callable[[], bool]) -> None:
+        for topic, value in reader.read(until):
+            if topic == SCORES.name:
+                s = decode_as(Score, value)
+                scores.setdefault((s.host, (s.end - ORIGIN) // SECOND), []).append(s)
+            elif topic == BASELINES.name and first.process.poll() is None:
+                b = decode_as(Baseline, value)
+                kept[b.host] = b
+
+    second = 45
+    while kept.keys() < names:  # it is fitted aside, and taken over with a later window
+        hosts.send(numbers, [second])
+        second += 1
+        read(lambda: all((name, second) in scores for name in names))  # noqa: B023
+    active = {h: s.baseline for (h, _), (s, *_) in scores.items() if s.state is State.ACTIVE}
+    assert active == {name: kept[name].version for name in names}
+    first.process.send_signal(end)
+    first.process.wait(BOUND_S)
+    # What is no baseline, in the very partitions that are read next, is passed over.
+    junk = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    torn = kept["node-01"].data[:-50]
+    version = kept["node-01"].version + 1
+    channels = np.zeros(CHANNELS, np.float32)
+    later = Baseline("node-01", 7, version, 30, "", channels, channels, 0, 1, torn)
+    for p in range(BASELINES.partitions):
+        junk.produce(BASELINES.name, b"not avro", "x:1", partition=p)
+        junk.produce(BASELINES.name, encode(later), "node-01:7", partition=p)
+    assert junk.flush(BOUND_S) == 0
+
+    scores.clear()
+    start(baseline_seconds=30)
+    hosts.send(numbers, range(second, second + 5))
+    read(lambda: all((name, second + 5) in scores for name in names))
+    again = [s for copies in scores.values() for s in copies]
+    assert {s.state for s in again} == {State.ACTIVE}
+    assert {(s.host, s.baseline) for s in again} == set(active.items())
+    said = (tmp_path / "workers.log").read_text()
+    assert "passed over message 'x:1': 8 bytes are too few" in said
+    assert f"passed over baseline of 'node-01', layout 7, version {version}: not a baseline" in said
