@@ -76,7 +76,7 @@ class ArrayRecording:
         ]
 
     def settings(self, worker: WorkerSettings) -> WorkerSettings:
-        """Return settings with windows of samples and a baseline of the whole train split."""
+        """Return settings with windows of samples; the train split is and stays the baseline."""
         stride_ms = self._interval_us // 1000
         return changed(
             worker,
@@ -84,6 +84,10 @@ class ArrayRecording:
                 "stride_ms": stride_ms,
                 "window_ms": WINDOW * stride_ms,
                 "baseline_seconds": (len(self._train) - WINDOW + 1) * stride_ms // 1000,
+                # Neither longer than the train split, nor renewed from what is to be judged.
+                "baseline_limit": 1.0,
+                "drift_seconds": 0,
+                "workload_seconds": 0,
             },
             str(self.path),
         )

@@ -64,8 +64,8 @@ def evaluate(
     happens while a host is learned counts for nothing.
 
     RECORDING can also be an array data set, machine.npz: arrays `train` and `test` of shape
-    (samples, channels) and `label` of shape (samples of test,). Its train split is the baseline,
-    and every sample is the end of a window.
+    (samples, channels) and `label` of shape (samples of test,). Its train split is and stays the
+    baseline, and every sample is the end of a window.
     """
     worker = settings.get("worker", WorkerSettings)
     if force and page is None:

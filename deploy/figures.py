@@ -71,6 +71,13 @@ def number(value: float, digits: int = 3) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
+def delay(seconds: float) -> str:
+    """Return a delay to the tenth of a second, or from a minute on as people say it."""
+    if math.isnan(seconds) or seconds < 60:
+        return "-" if math.isnan(seconds) else f"{seconds:.1f} s"
+    return duration(seconds)
+
+
 def plain_table(first: str, *others: str) -> Table:
     """Return an empty table without lines, numbers to the right."""
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -89,12 +96,15 @@ def print_evaluation(done: Evaluation, found: Mapping[str, Any], console: Consol
     """Print tables by fault and cause, and what it comes to in sentences."""
     table = plain_table("fault", "events", "found", "right subsystem", "right cause", "delay p50")
     for (name, variant), tally in sorted(done.per_fault.items()):
-        delay = "-" if math.isnan(tally.delay_p50_s) else f"{tally.delay_p50_s:.1f} s"
         rights = (
             str(right.last) if right.judged or not tally.found else "-"
             for right in (tally.subsystem, tally.cause)
         )
-        add_row(table, f"{name}/{variant}", (tally.events, tally.found, *rights, delay))
+        add_row(
+            table,
+            f"{name}/{variant}",
+            (tally.events, tally.found, *rights, delay(tally.delay_p50_s)),
+        )
     console.print(table)
     if done.confusion:
         columns = confusion_columns(done)
@@ -112,7 +122,7 @@ def sentences(done: Evaluation, found: Mapping[str, Any]) -> list[str]:
     lines = [
         (
             f"{every.found} of {every.events} events found ({percent(every.recall)}), "
-            f"half of them within {number(every.delay_p50_s, 1)} s; "
+            f"half of them within {delay(every.delay_p50_s)}; "
             f"on at least one host {percent(done.anywhere)}"
         )
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import itertools
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ COLOURS = {
 }
 INK, FAINT, LINE, LABEL, EPISODE, FALSE, BAND = COLOURS
 DPI = 96.0
-PIXELS_OF_A_NUMBER, PIXELS_OF_A_TIME = 22, 70
+PIXELS_OF_A_NUMBER, PIXELS_OF_A_TIME = 16, 70
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 STEPS = (
     *(1, 2, 5, 10, 15, 30),
@@ -71,7 +72,7 @@ def need_matplotlib() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A time that is set off: `begin` to `end` in seconds, a colour above, a number if not 0."""
+    """A time that is set off: begin and end in seconds, a colour above, and a number if not 0."""
 
     begin: float
     end: float
@@ -104,11 +105,17 @@ def timeline(
 
     at, scores = _highest(at, scores, width)
     with _axes(width, 190 if width > 600 else 170) as (ax, draw):
+        pixel = (at[-1] - at[0]) / width if len(at) else 1.0
+        numbered = -math.inf
         for mark in labels:
             ax.axvspan(mark.begin, mark.end, color=mark.colour, alpha=0.28, linewidth=0)
-            if mark.number and len(labels) * PIXELS_OF_A_NUMBER <= width:
+            middle = (mark.begin + mark.end) / 2
+            if mark.end - mark.begin < 2 * pixel:  # too thin for its colour to be seen
+                ax.axvline(middle, color=mark.colour, alpha=0.6, linewidth=1)
+            if mark.number and middle - numbered >= PIXELS_OF_A_NUMBER * pixel:
+                numbered = middle
                 ax.text(
-                    (mark.begin + mark.end) / 2,
+                    middle,
                     1.0,
                     str(mark.number),
                     color=FAINT,
@@ -162,17 +169,32 @@ def channel(
     told_at
         Seconds after the fault began.
     """
+    from matplotlib.ticker import MultipleLocator
+
     with _axes(280, 132) as (ax, draw):
         ax.axvspan(fault.begin, fault.end, color=fault.colour, alpha=0.28, linewidth=0)
         if np.isfinite(expected).all():
             ax.axhspan(*expected, color=BAND, alpha=0.35, linewidth=0)
         ax.plot(*_with_holes(at, means.astype(np.float64)), color=LINE, linewidth=1.2)
         ax.axvline(told_at, color=EPISODE, linewidth=1.2, linestyle=(0, (3, 2)))
-        ax.xaxis.set_major_formatter(lambda x, _: f"{x:+.0f} s" if x else "0")
+        if len(at):
+            ax.xaxis.set_major_locator(MultipleLocator(_step(at[-1] - at[0], 280)))
+        ax.xaxis.set_major_formatter(_from_start)
         ax.yaxis.set_major_formatter(lambda y, _: human(y, unit))
         ax.locator_params(axis="y", nbins=4)
-        ax.locator_params(axis="x", nbins=5)
         return draw()
+
+
+def _from_start(seconds: float, _: object) -> str:
+    size, unit = next(
+        (
+            step
+            for step in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"))
+            if abs(seconds) >= 2 * step[0]
+        ),
+        (1, "s"),
+    )
+    return f"{seconds / size:+.3g} {unit}" if seconds else "0"
 
 
 def _clock(seconds: float, _: object) -> str:

@@ -5,7 +5,6 @@ Names of hosts, channels and faults come from elsewhere: every one goes through 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deploy import plots
-from deploy.figures import confusion_columns, number, percent
+from deploy.figures import confusion_columns, delay, number, percent
 from deploy.report_channels import channels
 from deploy.wording import count_of, date_time, duration, escaped
 from models.evaluation import DAY_S, HOUR_S, MISSED, NO_CAUSE, RULE_OF, Verdict, verdict
@@ -124,7 +123,7 @@ def _tiles(done: Evaluation, found: Mapping[str, Any]) -> Iterator[str]:
     )
     yield _tile(
         "Delay",
-        f"{number(every.delay_p50_s, 1)} s",
+        delay(every.delay_p50_s),
         "Half of the faults that were found were told within this time of their start.",
     )
     yield _tile(
@@ -210,8 +209,7 @@ def _faults(done: Evaluation) -> str:
     ]
     for (fault, variant), t in sorted(done.per_fault.items()):
         rights = [f"{r.last}" if r.judged else "-" for r in (t.subsystem, t.cause)]
-        delay = "-" if math.isnan(t.delay_p50_s) else f"{t.delay_p50_s:.1f} s"
-        cells = (f"{t.events}", f"{t.found}", *rights, delay)
+        cells = (f"{t.events}", f"{t.found}", *rights, delay(t.delay_p50_s))
         name = f"<td>{escaped(fault)}/{variant}</td>"
         rows.append(f"<tr>{name}{''.join(f'<td>{c}</td>' for c in cells)}</tr>")
     return f"<table>{''.join(rows)}</table>"

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deploy import plots
+from deploy.figures import delay
 from deploy.units import human, human_range
 from deploy.watched import Means
-from deploy.wording import count_of, duration, escaped
+from deploy.wording import count_of, duration, escaped, subsystem_shares
 from models.evaluation import finder
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from schemas.records import Anomaly, BlamedChannel
     from streams.config import WorkerSettings
 
-EVENTS_OF_A_KIND = 2
+EVENTS_OF_A_KIND, EVENTS_AT_LEAST = 2, 12
+"""Events that are drawn of a kind; more where there are few kinds."""
 CHANNELS_OF_AN_EVENT = 4
 BESIDE_STRIDES = 30
 """Windows before and after a fault that are drawn."""
@@ -37,6 +39,8 @@ def channels(case: Case, seen: Watched, means: Means, events: Sequence[Event]) -
     """Yield a card for each event, in the order in which they are given and numbered."""
     own = seen.told_by_host()
     shown: Counter[tuple[str, int]] = Counter()
+    kinds = len({(event.fault, event.variant) for event in events})
+    most = max(EVENTS_OF_A_KIND, EVENTS_AT_LEAST // max(kinds, 1))
     hidden = 0
     for place, event in enumerate(events, start=1):
         finders = {
@@ -46,7 +50,7 @@ def channels(case: Case, seen: Watched, means: Means, events: Sequence[Event]) -
             and (told := finder(event, episodes.values(), case.grace_us())) is not None
         }
         shown[event.fault, event.variant] += 1
-        if shown[event.fault, event.variant] > EVENTS_OF_A_KIND:
+        if shown[event.fault, event.variant] > most:
             hidden += 1
             continue
         if not finders:
@@ -85,12 +89,10 @@ def _heading(place: int, event: Event, seen: Watched) -> str:
 def _account(
     record: Anomaly, event: Event, host: str, finders: Mapping[str, Told], case: Case
 ) -> str:
-    delay = (finders[host].opened_us - event.start_us) / 1e6
-    parts = ", ".join(f"{s.subsystem} {100 * s.share:.0f} %" for s in record.subsystems[:3])
-    text = f"Told after {delay:.1f} s on {host}"
+    text = f"Told after {delay((finders[host].opened_us - event.start_us) / 1e6)} on {host}"
     others = len(finders) - 1
     text += f" and on {count_of(others, 'other host')}" if others else ""
-    text += f": {parts}." if case.labels is not None else "."
+    text += f": {subsystem_shares(record)}." if case.labels is not None else "."
     if record.causes:
         cause = record.causes[0]
         text += f" {cause.rule} ({100 * cause.confidence:.0f} %): {cause.summary}"

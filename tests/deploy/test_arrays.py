@@ -58,7 +58,7 @@ def test_every_sample_of_the_test_split_is_judged_once(tmp_path: Path) -> None:
 def test_the_text_gives_no_accuracy_of_what_is_not_known(tmp_path: Path) -> None:
     done = evaluate(save(tmp_path / "m-1.npz"))
     assert done.exit_code == 0
-    assert "1 of 1 events found (100 %), half of them within 180.0 s" in done.stdout
+    assert "1 of 1 events found (100 %), half of them within 3 min 00 s" in done.stdout
     assert "right subsystem first" not in done.stdout
     assert done.stdout.splitlines()[1].split()[1:5] == ["1", "1", "-", "-"]
 
@@ -101,6 +101,7 @@ def test_windows_are_of_samples_and_the_baseline_is_the_train_split(tmp_path: Pa
     assert (used.stride_ms, used.window_ms) == (10_000, WINDOW * 10_000)
     assert used.baseline_seconds == (400 - WINDOW + 1) * 10
     assert used.seed == 4
+    assert (used.baseline_limit, used.drift_seconds, used.workload_seconds) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -219,8 +219,18 @@ def test_times_on_an_axis(seconds: float, said: str) -> None:
 def test_marks_have_numbers_where_there_is_room() -> None:
     at = np.arange(60.0)
     marks = [plots.Mark(i, i + 0.5, plots.LABEL, i + 700) for i in range(1, 41)]
-    assert "701" in texts(plots.timeline(at, at, marks, [], 1100))
-    assert "701" not in texts(plots.timeline(at, at, marks, [], 350))
+    wide = {t for t in texts(plots.timeline(at, at, marks, [], 1100)) if t.startswith("7")}
+    narrow = {t for t in texts(plots.timeline(at, at, marks, [], 350)) if t.startswith("7")}
+    assert wide == {str(mark.number) for mark in marks}
+    assert "701" in narrow < wide
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0"), (-20, "-20 s"), (90, "+90 s"), (900, "+15 min"), (-7200, "-2 h"), (259_200, "+3 d")],
+)
+def test_times_from_the_start_of_a_fault(seconds: float, said: str) -> None:
+    assert plots._from_start(seconds, None) == said
 
 
 def test_units_are_no_formulas() -> None:
