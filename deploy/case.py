@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from deploy.arrays import SUFFIX, ArrayRecording
 from deploy.labels import InvalidLabels, check_hosts, read_labels
-from deploy.replay import open_recording
+from deploy.replay import Source, open_recording
 from deploy.watched import Means, Watched, watch
 from models.evaluation import Evaluation, Event, evaluate
 from schemas.errors import RevealError
 from streams.config import WorkerSettings
-from streams.recording import Recorded
 
 GRACE_STRIDES = 10
 """Windows after an event in which an episode is still its own."""
@@ -44,7 +45,7 @@ class Case:
 
     path: Path
     labels: Path | None
-    open: Callable[[], Iterable[Recorded]]
+    open: Callable[[], Source | ArrayRecording]
     worker: WorkerSettings
     events: Sequence[Event]
     from_us: int = 0
@@ -64,7 +65,11 @@ class Case:
             They name hosts that are not in it.
         """
         worker = worker or self.worker
-        seen = watch(self.open(), worker, from_us=self.from_us, means=means)
+        source = self.open()
+        seen = watch(source, worker, from_us=self.from_us, means=means)
+        if not isinstance(source, ArrayRecording):
+            self._check_whole(source)
+            seen.dropped |= source.dropped()
         if not seen.hosts:
             raise NothingWatched(
                 f"{self.path}: no host was learned within it with baseline_seconds = "
@@ -74,6 +79,16 @@ class Case:
         if self.labels is not None:
             check_hosts(self.labels, self.events, sorted(seen.recorded))
         return seen
+
+    def _check_whole(self, source: Source) -> None:
+        """Say what could not be read: figures are of the rest."""
+        lost = source.container
+        if lost.lost:
+            click.echo(
+                f"{self.path}: {lost.lost:,} of {lost.size:,} bytes could not be read: "
+                f"{lost.trouble}",
+                err=True,
+            )
 
     def judge(
         self, seen: Watched, worker: WorkerSettings | None = None

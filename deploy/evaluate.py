@@ -124,5 +124,7 @@ def _run(seen: Watched, left_out: int) -> dict[str, Any]:
     return {
         "windows": sum(seen.states.values()),
         "states": dict(seen.states),
+        "dropped": seen.dropped,
+        "missing_ticks": seen.missing,
         "labels_left_out": left_out,
     }

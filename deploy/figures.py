@@ -29,6 +29,7 @@ def figures(done: Evaluation, ranking: Mapping[str, float]) -> dict[str, Any]:
         "delay_p50_s": done.every.delay_p50_s,
         "subsystem_accuracy": done.every.subsystem.accuracy,
         "subsystem_accuracy_at_open": done.every.subsystem.accuracy_at_open,
+        "subsystem_accuracy_shared": done.every.shared_accuracy,
         "cause_accuracy": done.every.cause.accuracy,
         "cause_accuracy_at_open": done.every.cause.accuracy_at_open,
         "events_without_cost": done.free.events,
@@ -129,8 +130,10 @@ def sentences(done: Evaluation, found: Mapping[str, Any]) -> list[str]:
     if done.per_fault and any(t.subsystem.judged for t in done.per_fault.values()):
         lines.append(
             f"right subsystem first in {percent(every.subsystem.accuracy)} "
-            f"(as it was opened {percent(every.subsystem.accuracy_at_open)}), right cause first in "
-            f"{percent(every.cause.accuracy)} ({percent(every.cause.accuracy_at_open)})"
+            f"(as it was opened {percent(every.subsystem.accuracy_at_open)}; among those that "
+            f"share the blame {percent(every.shared_accuracy)}), right cause first in "
+            f"{percent(every.cause.accuracy)} (as it was opened "
+            f"{percent(every.cause.accuracy_at_open)})"
         )
     if done.free.events:
         lines.append(
@@ -151,6 +154,9 @@ def sentences(done: Evaluation, found: Mapping[str, Any]) -> list[str]:
         f"precision {number(done.precision)}, F1 {number(done.f1)}, "
         f"AUC-PR {number(found['auc_pr'])}, VUS-PR {number(found['vus_pr'])}"
     )
+    lost = {**found.get("dropped", {}), "missing": found.get("missing_ticks", 0)}
+    if any(lost.values()):
+        lines.append("ticks: " + ", ".join(f"{n:,} {why}" for why, n in lost.items() if n))
     if found.get("labels_left_out"):
         lines.append(f"{found['labels_left_out']} labels lie outside of what was watched")
     return lines

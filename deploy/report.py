@@ -139,7 +139,7 @@ def _tiles(done: Evaluation, found: Mapping[str, Any]) -> Iterator[str]:
             "Right subsystem first",
             percent(every.subsystem.accuracy),
             f"{every.subsystem.last} of the {every.subsystem.judged} found; as their episodes were "
-            f"opened, {every.subsystem.at_open}.",
+            f"opened, {every.subsystem.at_open}; {every.shared} among those that share the blame.",
         )
     if every.cause.judged:
         yield _tile(

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from streams.pipeline import Outcome
 
 
+MUCH = 0.25
+"""Share of the blame with which a subsystem is one of those to blame."""
+
+
 @dataclass(slots=True, eq=False)
 class HostRun:
     """Scored windows of one host, in order: their ends, fused scores and flags."""
@@ -50,6 +54,8 @@ class Watched:
         Every record of an episode, in order, by its name.
     states
         Windows by what their score could say.
+    dropped, missing
+        Ticks that went into no window, by reason, and those that have not come.
     """
 
     from_us: int = 0
@@ -57,6 +63,8 @@ class Watched:
     recorded: set[str] = field(default_factory=set)
     episodes: dict[str, list[Anomaly]] = field(default_factory=dict)
     states: Counter[str] = field(default_factory=Counter)
+    dropped: dict[str, int] = field(default_factory=dict)
+    missing: int = 0
 
     def take(self, outcome: Outcome) -> None:
         """Take in a batch."""
@@ -92,7 +100,7 @@ class Watched:
             Told(
                 records[0].host,
                 records[0].onset,
-                tuple(Account(a.latest, blamed(a), first_cause(a)) for a in records),
+                tuple(Account(a.latest, blamed(a), first_cause(a), sharing(a)) for a in records),
             )
             for records in self.episodes.values()
         ]
@@ -208,12 +216,18 @@ def watch(
         seen.take(outcome)
         if means is not None:
             means.take(outcome.features)
+    seen.dropped, seen.missing = dict(run.summary.dropped), run.summary.missing
     return seen
 
 
 def blamed(anomaly: Anomaly) -> str:
     """Return the subsystem that is blamed most, or nothing."""
     return str(anomaly.subsystems[0].subsystem) if anomaly.subsystems else ""
+
+
+def sharing(anomaly: Anomaly) -> tuple[str, ...]:
+    """Return the other subsystems that carry much of the blame."""
+    return tuple(str(s.subsystem) for s in anomaly.subsystems[1:] if s.share >= MUCH)
 
 
 def first_cause(anomaly: Anomaly) -> str:

@@ -84,11 +84,22 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What an episode was taken for by `at_us`: subsystem and cause named first, or empty."""
+    """What an episode was taken for at a time.
+
+    Attributes
+    ----------
+    at_us
+        When it was told.
+    subsystem, cause
+        Those named first; empty for none.
+    sharing
+        Other subsystems that carry much of the blame, too.
+    """
 
     at_us: int
     subsystem: str
     cause: str = ""
+    sharing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +157,14 @@ class Right:
 
 @dataclass(slots=True)
 class Tally:
-    """Events of a kind on all hosts, and what was found of them. Delays are in seconds."""
+    """Events of a kind on all hosts, and what was found of them. Delays are in seconds.
+
+    `shared` counts last accounts in which the right subsystem is the first or shares the blame.
+    """
 
     events: int = 0
     found: int = 0
+    shared: int = 0
     subsystem: Right = field(default_factory=Right)
     cause: Right = field(default_factory=Right)
     delays_s: list[float] = field(default_factory=list)
@@ -160,6 +175,9 @@ class Tally:
         if told is not None:
             first, last = told.accounts[0], told.last_by(event.end_us)
             self.found += 1
+            self.shared += bool(event.subsystem) and (
+                event.subsystem in (last.subsystem, *last.sharing)
+            )
             self.subsystem.add(event.subsystem, last.subsystem, first.subsystem)
             self.cause.add(event.cause, last.cause, first.cause)
             self.delays_s.append((told.opened_us - event.start_us) / 1e6)
@@ -168,6 +186,11 @@ class Tally:
     def recall(self) -> float:
         """Share of the events that were found; NaN without any."""
         return _share(self.found, self.events)
+
+    @property
+    def shared_accuracy(self) -> float:
+        """Share of those found in which the right subsystem carries much of the blame."""
+        return _share(self.shared, self.subsystem.judged)
 
     @property
     def delay_p50_s(self) -> float:

@@ -41,6 +41,9 @@ def test_the_figures_of_a_fault_that_both_hosts_see(tmp_path: Path) -> None:
     assert found["subsystem_accuracy"] == 0.5  # rank1 sees only what it costs the cores
     assert 0 <= found["subsystem_accuracy_at_open"] <= 1
     assert 0 <= found["cause_accuracy"] <= 1
+    assert found["subsystem_accuracy"] <= found["subsystem_accuracy_shared"] <= 1
+    assert found["missing_ticks"] == 0
+    assert not any(found["dropped"].values())
     assert (found["events_without_cost"], found["labels_left_out"]) == (0, 1)
     assert found["episodes"] >= 2
     assert found["false_episodes"] == found["episodes"] * (1 - found["precision"])
@@ -108,6 +111,14 @@ def test_labels_that_are_none(tmp_path: Path, labels: object, said: str) -> None
     done = run(tmp_path, labels, *SHORT)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    cut, labels = tmp_path / "cut.avro", tmp_path / "labels.json"
+    cut.write_bytes(RAW.read_bytes()[:-40_000])
+    labels.write_text(json.dumps([FLOOD]))
+    done = CliRunner().invoke(main, ["evaluate", str(cut), "--labels", str(labels), *SHORT])
+    assert f"of {cut.stat().st_size:,} bytes could not be read: " in done.stderr
 
 
 def test_a_recording_too_short_to_learn(tmp_path: Path) -> None:

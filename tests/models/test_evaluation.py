@@ -90,6 +90,15 @@ def test_the_last_account_during_the_event_counts_and_the_first_apart() -> None:
     assert done.every.cause.accuracy == done.every.cause.accuracy_at_open == 0.5
 
 
+def test_a_subsystem_that_shares_the_blame_counts_apart() -> None:
+    first = told("a", 104, "cpu")
+    shared = replace(first, accounts=(replace(first.accounts[0], sharing=("network", "gpu")),))
+    done = of(shared, told("a", 303, "memory"))
+    assert done.every.subsystem.accuracy == 0.5
+    assert done.every.shared_accuracy == 1
+    assert of(first).every.shared_accuracy == 0
+
+
 def test_causes_by_fault_with_what_is_missed_and_what_has_none() -> None:
     done = of(
         told("a", 104, cause="flood"),
