@@ -128,13 +128,18 @@ def sentences(done: Evaluation, found: Mapping[str, Any]) -> list[str]:
         )
     ]
     if done.per_fault and any(t.subsystem.judged for t in done.per_fault.values()):
-        lines.append(
-            f"right subsystem first in {percent(every.subsystem.accuracy)} "
-            f"(as it was opened {percent(every.subsystem.accuracy_at_open)}; among those that "
-            f"share the blame {percent(every.shared_accuracy)}), right cause first in "
-            f"{percent(every.cause.accuracy)} (as it was opened "
-            f"{percent(every.cause.accuracy_at_open)})"
-        )
+        lines += [
+            f"right {what} first in {percent(right.accuracy)} "
+            f"(as it was opened {percent(right.accuracy_at_open)}{more})"
+            for what, right, more in (
+                (
+                    "subsystem",
+                    every.subsystem,
+                    f"; among those that share the blame {percent(every.shared_accuracy)}",
+                ),
+                ("cause", every.cause, ""),
+            )
+        ]
     if done.free.events:
         lines.append(
             f"{done.free.events} more cost the job nothing, {done.free.found} of them found"

@@ -291,7 +291,7 @@ def _for_page(svg: str) -> str:
     svg = re.sub(r'(?<= id=")', f"{own}-", svg)
     svg = re.sub(r'(?<=url\(#)|(?<=href="#)', f"{own}-", svg)
     # Its size in points would win over the page's.
-    svg = re.sub(r'(?<=<svg)[^>]*?( viewBox="[^"]*")[^>]*', r"\1", svg, count=1)
+    svg = re.sub(r'(?<=<svg)[^>]*?( viewBox="[^"]*")[^>]*', r' role="img"\1', svg, count=1)
     for colour, name in COLOURS.items():
         svg = svg.replace(colour, name)
     return svg.strip()
