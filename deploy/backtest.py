@@ -60,9 +60,9 @@ def backtest(
 ) -> None:
     """Replay RECORDING with the settings in force and with changed ones, and compare the episodes.
 
-    Keys are those that `reveal config` prints under [worker]. An episode that neither is there
-    with the other settings is new or gone; one that overlaps one is kept, told earlier or later;
-    one that overlaps several is split or merged.
+    Keys are those that `reveal config` prints under [worker]. An episode that overlaps one of the
+    other settings is kept, told earlier or later; one that overlaps several is split or merged; one
+    that overlaps none is new or gone.
     """
     before = settings.get("worker", WorkerSettings)
     changes = parse(pairs, OPTION)

@@ -45,6 +45,7 @@ STEPS = (
     *(HOUR * n for n in (1, 2, 3, 6, 12)),
     *(DAY * n for n in (1, 2, 5, 7, 14, 28)),
 )
+LONGEST_UNIT = 6
 HOLE = 3.5
 """Times the usual distance between windows: further apart, and some are missing."""
 RANGE_FOR_LOG = 40.0
@@ -180,9 +181,15 @@ def channel(
         if len(at):
             ax.xaxis.set_major_locator(MultipleLocator(_step(at[-1] - at[0], 280)))
         ax.xaxis.set_major_formatter(_from_start)
-        ax.yaxis.set_major_formatter(lambda y, _: human(y, unit))
+        ax.yaxis.set_major_formatter(lambda y, _: _short(y, unit))
         ax.locator_params(axis="y", nbins=4)
         return draw()
+
+
+def _short(value: float, unit: str) -> str:
+    """Return a value for an axis; a unit that is a long word stands beside the plot."""
+    number, _, word = human(value, unit).partition(" ")
+    return f"{number} {word}" if 0 < len(word) <= LONGEST_UNIT else number
 
 
 def _from_start(seconds: float, _: object) -> str:

@@ -233,13 +233,21 @@ def test_times_from_the_start_of_a_fault(seconds: float, said: str) -> None:
     assert plots._from_start(seconds, None) == said
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [(9630, "requests/s", "9.63k"), (2e9, "B/s", "2 GB/s"), (0, "interrupts/s", "0"), (7, "", "7")],
+)
+def test_a_long_unit_takes_no_room_from_the_plot(value: float, unit: str, said: str) -> None:
+    assert plots._short(value, unit) == said
+
+
 def test_units_are_no_formulas() -> None:
     svg = plots.channel(
         np.arange(30.0),
         np.arange(30, dtype=np.float32),
         (0, 5),
-        "$\\frac{1$",
+        "$\\f{1$",
         plots.Mark(5, 9, plots.LABEL),
         6,
     )
-    assert any("$\\frac{1$" in text for text in texts(svg))
+    assert any("$\\f{1$" in text for text in texts(svg))
