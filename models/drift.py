@@ -1,9 +1,10 @@
 """Slow drift: windows that are not odd, and yet too often among the oddest of the baseline.
 
-On windows like those of the baseline, p-values are spread evenly: one in ten is below a tenth. A
-host that slowly leaves its baseline shows more and more of them long before a window is flagged.
-Kept of each host is the exponentially weighted share of windows whose p-value is below `RARE`
-under most detectors. Above one half, the median p-value of the last minutes is below `RARE`.
+On windows like those of the baseline, p-values are spread evenly: one in five is below a fifth. A
+host that slowly leaves its baseline shows more and more of them before windows are flagged. Kept of
+each host is the exponentially weighted share of windows whose p-value is below `RARE` under most
+detectors; twice what it should be is a drift. Waiting longer leaves no time to learn: where 40
+channels drift together, half of the windows are flagged when each has gone one deviation.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RARE = 0.1
-AWAY, BACK = 0.5, 0.25
+RARE = 0.2
+AWAY, BACK = 0.4, 0.25
 """Shares of rare windows above which a host drifts, and below which it no longer does."""
 
 
@@ -27,7 +28,7 @@ class DriftBank:
     ----------
     windows
         Time constant of the weights, in windows: what is older counts less than 1/e. Were all
-        windows rare from now on, a host would drift after six tenths of it. 0 watches nothing.
+        windows rare from now on, a host would drift after three tenths of it. 0 watches nothing.
     """
 
     def __init__(self, windows: float) -> None:
@@ -47,7 +48,7 @@ class DriftBank:
         p_values
             Shape ``(n, detectors)``.
         calm
-            Shape ``(n,)``: windows that are neither flagged nor in an episode; others do not count.
+            Shape ``(n,)``: windows in no episode; others do not count.
         """
         if len(slots) == 0 or self._rate == 0.0:
             return np.zeros(0, np.intp)

@@ -13,7 +13,8 @@ never did (`models.novelty`): a checkpoint seen once is not yet known as a habit
 ends all the same, and the host is said to be restless.
 
 **Drifting**: still judged by the old baseline, while a new one is learned from calm windows. One
-that is flagged, in an open episode, or within `GUARD` windows of either is never learned from.
+that is flagged or shares ticks with one that is, or that is in an open episode or within `GUARD`
+windows of it, is never learned from.
 
 **Relearning**: an episode of `Rules.lasting_us` in which every subsystem has left its usual range,
 and what it came to is steady, is no fault but another workload. What is normal now is learned from
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.novelty import Part, all_changed, new_in, parts
+from models.novelty import Part, all_changed, new_in, parts, still_moving
 from models.thin import Thin
 
 if TYPE_CHECKING:
@@ -47,10 +48,14 @@ LEARNED = 600
 RENEWED = 300
 APART = 3
 """Of three windows of 3 s at a stride of 1 s, one shares no tick with the next one kept."""
+LEAST = 30
+"""Windows that a baseline needs (`models.baseline`)."""
 PLENTY = 120
 """Windows that are kept in any case before calm ones are thinned out."""
 GUARD = 5
-"""Windows before and after an odd one that are not learned from: a fault begins before it shows."""
+"""Windows before and after an episode not learned from: a fault begins before it shows."""
+SHARED = APART - 1
+"""Windows on each side that share ticks with a window."""
 WATCHED = 60
 """Windows of an episode that are looked at, spread over `Rules.lasting_us`."""
 LOOKS = 10
@@ -123,7 +128,7 @@ class Life:
 
     __slots__ = (
         *("stage", "reason", "fitting", "failed", "note"),
-        *("_rules", "_width", "_store", "_due", "_pending", "_odd"),
+        *("_rules", "_width", "_store", "_due", "_pending", "_odd", "_drifted"),
         *("_recent", "_watched", "_told_long"),
     )
 
@@ -140,7 +145,7 @@ class Life:
         self._store: Thin | None = None
         self._due = self._rules.wanted
         self._pending: deque[NDArray[np.float32]] = deque()
-        self._odd = 0
+        self._odd = self._drifted = 0
         self.calm_again()
 
     @property
@@ -153,7 +158,11 @@ class Life:
         """Share of what is wanted that has been learned, 0 to 1; 1 while nothing is."""
         if self.fitting or self.stage is Stage.ACTIVE:
             return 1.0
-        return 0.0 if self._store is None else min(1.0, self._store.seen / self._due)
+        if self._store is None:
+            return 0.0
+        if self.stage is Stage.DRIFTING:
+            return min(1.0, self._drifted / self._rules.wanted)
+        return min(1.0, self._store.seen / self._due)
 
     # ---- learning -----------------------------------------------------------------------------
 
@@ -219,30 +228,35 @@ class Life:
             self._store = None
             self._pending.clear()
 
-    def renew(self, row: NDArray[np.float32], *, odd: bool) -> NDArray[np.float32] | None:
+    def renew(
+        self, row: NDArray[np.float32], *, flagged: bool, episode: bool
+    ) -> NDArray[np.float32] | None:
         """Take a window while drifting; return those to learn from when there are enough.
 
-        `odd` is one that is flagged or in an open episode.
+        That is when it has drifted for as long as is learned, half of that calm at least.
+        `flagged` and `episode` say whether it is odd, and whether it is in an open episode.
         """
         if self.fitting:
-            return None
-        if odd:
-            self._pending.clear()
-            self._odd = GUARD
-            return None
-        if self._odd:
-            self._odd -= 1
             return None
         wanted = self._rules.wanted
         if self._store is None:
             self._store = Thin(self._width, RENEWED, max(1, min(APART, wanted // PLENTY)))
-            self._due = wanted
+            self._drifted = 0
+        self._drifted += 1
+        if flagged or episode:
+            for _ in range(min(len(self._pending), GUARD if episode else SHARED)):
+                self._pending.pop()
+            self._odd = max(self._odd - 1, GUARD if episode else SHARED)
+            return None
+        if self._odd:
+            self._odd -= 1
+            return None
         self._pending.append(row[: self._width].copy())
         if len(self._pending) <= GUARD:
             return None
         store = self._store
         store.add(self._pending.popleft())
-        if store.seen < wanted:
+        if self._drifted < wanted or store.seen < max(LEAST, wanted // 2):
             return None
         self._store = None
         self._pending.clear()
@@ -269,7 +283,7 @@ class Life:
         if lasting and self._watch(row, len(channels), lasting):
             recent = np.stack(self._recent)
             found = parts(recent, usual, channels)
-            if all_changed(found) and not new_in(recent, channels):
+            if all_changed(found) and not still_moving(recent, channels):
                 self._begin(Stage.RELEARNING)
                 return Look(Finding.WORKLOAD, found)
             if long:

@@ -122,6 +122,27 @@ def new_in(windows: NDArray[np.float32], channels: ChannelTable) -> tuple[str, .
     return tuple(found)
 
 
+def still_moving(windows: NDArray[np.float32], channels: ChannelTable) -> bool:
+    """Return whether some subsystem is on its way to somewhere, or does new things.
+
+    It is on its way while the medians of most of its live channels in the newest fifth lie outside
+    of everything before: a ramp is within any widened range. `windows` as in `new_in`.
+    """
+    if new_in(windows, channels):
+        return True
+    means = windows[:, : len(channels)]
+    cut = len(means) - len(means) // NEWEST
+    if cut == 0 or cut == len(means):
+        return False
+    low, high = np.fmin.reduce(means[:cut]), np.fmax.reduce(means[:cut])
+    middle = np.median(means[cut:], axis=0)
+    gone, live = (middle > high) | (middle < low), (high > low) | (middle != high)
+    return any(
+        gone[members].sum() >= TAKES_PART * live[members].sum() > 0
+        for _, members in _subsystems(channels)
+    )
+
+
 def parts(windows: NDArray[np.float32], usual: Usual, channels: ChannelTable) -> tuple[Part, ...]:
     """Return of each live subsystem how much of it has left its usual range and stays outside.
 

@@ -106,11 +106,11 @@ class Lives:
         if windows is not None:
             self._fit(host, channels, windows, end)
 
-    def renew(self, host: Host, values: Floats, end: int, *, odd: bool) -> None:
+    def renew(self, host: Host, values: Floats, end: int, *, flagged: bool, episode: bool) -> None:
         """Take a window of a drifting host, and its new baseline when that is ready."""
         if host.fitting is not None and not self._failed(host):
             return
-        windows = host.life.renew(values, odd=odd)
+        windows = host.life.renew(values, flagged=flagged, episode=episode)
         if windows is not None:
             assert host.channels is not None  # noqa: S101 - it is judged
             self._fit(host, host.channels, windows, end)

@@ -143,7 +143,7 @@ class Scoring:
         verdict = group.baselines.score(slots, values)
         ends = batch.ends[picked]
         events = group.episodes.step(slots, ends, verdict.flagged, self._rules.stride_us)
-        calm = ~verdict.flagged
+        calm = np.ones(len(rows), bool)
         for event in events:
             calm[event.index] = False
         for row in group.drift.step(slots, verdict.p_values, calm):
@@ -152,7 +152,9 @@ class Scoring:
             group.attended[host.slot] = host.life.stage is Stage.DRIFTING
         scores.extend(judged_scores(batch, rows, hosts, verdict))
         for row in np.flatnonzero(group.attended[slots]):
-            self._lives.renew(hosts[row], values[row], int(ends[row]), odd=not calm[row])
+            flagged, episode = bool(verdict.flagged[row]), not calm[row]
+            end = int(ends[row])
+            self._lives.renew(hosts[row], values[row], end, flagged=flagged, episode=episode)
         for event in events:
             row = event.index
             host, end = hosts[row], int(ends[row])

@@ -417,8 +417,8 @@ def test_what_was_learned_is_there_for_whoever_comes_next(
     channels = np.zeros(CHANNELS, np.float32)
     later = Baseline("node-01", 7, version, 30, "", channels, channels, 0, 1, torn)
     for p in range(BASELINES.partitions):
-        junk.produce(BASELINES.name, b"not avro", "x:1", partition=p)
         junk.produce(BASELINES.name, encode(later), "node-01:7", partition=p)
+    junk.produce(BASELINES.name, b"not avro", "x:1", partition=0)
     assert junk.flush(BOUND_S) == 0
 
     scores.clear()
