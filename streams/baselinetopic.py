@@ -7,12 +7,20 @@ of it back at each start and call its own recovery done when it is not.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 from schemas.topics import BASELINES
 from streams.baselines import Assembly, to_messages
@@ -21,11 +29,6 @@ from streams.lives import News
 BATCH = 100
 SLICE_S = 0.2
 TOO_MANY_TO_NAME = 10
-ABSENT = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-}
 
 
 def _to_stderr(text: str) -> None:
@@ -76,47 +79,63 @@ class BaselineReader:
 
     def load(self, partitions: Iterable[int]) -> list[News]:
         """Return what partitions hold that was not read before. Blocks: not for an event loop."""
-        left = set(partitions)
+        wanted = set(partitions)
         deadline = time.monotonic() + self._patience_s
-        before, absent = self.rejected, False
+        before = self.rejected
         assembly = Assembly(self._reject)
+        there = self._there(deadline)
+        left = wanted & there
+        if left:
+            self._read(left, deadline, assembly)
+        news = list(assembly.take())
+        self.loaded += sum(n.learned is not None for n in news)
+        if there and not wanted <= there:
+            self._cut_short(len(wanted - there), "`reveal topics create` makes the topic")
+        if left or not there:
+            self._cut_short(len(left or wanted), f"not within {self._patience_s:g} s")
+        if self.rejected - before > TOO_MANY_TO_NAME:
+            self._say(f"{BASELINES.name}: {self.rejected - before} were passed over altogether")
+        return news
+
+    def _there(self, deadline: float) -> set[int]:
+        """Return the partitions that the topic has; none if no broker answers in time."""
+        while (left_s := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(KafkaException):  # it may come back
+                topic = self._consumer.list_topics(BASELINES.name, left_s).topics[BASELINES.name]
+                # One that is not there has no partitions, and -1 is none that could be wanted.
+                return {*topic.partitions, -1}
+        return set()
+
+    def _read(self, left: set[int], deadline: float, assembly: Assembly) -> None:
+        """Read partitions to their end, and take from `left` those that were."""
         self._consumer.assign(
             [
                 TopicPartition(BASELINES.name, p, self._next.get(p, OFFSET_BEGINNING))
                 for p in sorted(left)
             ]
         )
-        while left and not absent and time.monotonic() < deadline:
+        while left and time.monotonic() < deadline:
             for message in self._consumer.consume(BATCH, SLICE_S):
                 error, partition, offset = message.error(), message.partition(), message.offset()
-                if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF and partition is not None:
-                        left.discard(partition)
-                    absent |= error.code() in ABSENT
-                elif partition is not None and offset is not None:
+                if partition is None or offset is None:
+                    continue
+                if error is None:
                     self._next[partition] = offset + 1
                     assembly.add(message.key() or b"", message.value())
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(partition)
         self._consumer.unassign()
-        news = list(assembly.take())
-        self.loaded += sum(n.learned is not None for n in news)
-        if left:
-            self.cut_short += 1
-            why = (
-                "`reveal topics create` makes it"
-                if absent
-                else f"not within {self._patience_s:.0f} s"
-            )
-            self._say(
-                f"{BASELINES.name}: {len(left)} partitions could not be read ({why}): "
-                "hosts whose baselines lie there are learned anew"
-            )
-        if self.rejected - before > TOO_MANY_TO_NAME:
-            self._say(f"{BASELINES.name}: {self.rejected - before} were passed over altogether")
-        return news
 
     def close(self) -> None:
         """Leave the brokers."""
         self._consumer.close()
+
+    def _cut_short(self, count: int, why: str) -> None:
+        self.cut_short += 1
+        self._say(
+            f"{BASELINES.name}: {count} partitions could not be read ({why}): "
+            "hosts whose baselines lie there are learned anew"
+        )
 
     def _reject(self, what: str) -> None:
         self.rejected += 1
