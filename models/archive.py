@@ -12,28 +12,44 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.mahalanobis import COMPONENTS
+from models import mahalanobis, ridge
+from models.mode import DETECTORS, Mode
+from models.neighbours import DIRECTIONS
+from models.prune import NOBODY
 from models.scale import SCORED
 from models.zscore import GROUPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
+COMPONENTS = {Mode.DEFAULT: ridge.COMPONENTS, Mode.PAPER: mahalanobis.COMPONENTS}
+"""Of the arrays, by mode."""
 ARRAYS: dict[str, tuple[type[np.generic], tuple[str | int, ...]]] = {
     "version": (np.int64, ()),
+    "mode": (np.str_, ()),
     "location": (np.float32, ("features",)),
     "inverse": (np.float32, ("features",)),
+    "stands": (np.int32, ("channels",)),
+    "joint": (np.bool_, ("features",)),
     "groups": (np.int8, ("features",)),
     "group_weights": (np.float64, (GROUPS,)),
-    "components": (np.float32, ("features", COMPONENTS)),
-    "weights": (np.float32, (COMPONENTS,)),
+    "components": (np.float32, ("features", "components")),
+    "weights": (np.float32, ("components",)),
+    "deviations": (np.float32, ("components",)),
     "residual": (np.float64, ()),
+    "references": (np.float32, ("references", "directions")),
     "nodes": (np.float32, ("nodes", 2)),
     "roots": (np.int32, ("trees",)),
     "norm": (np.float64, ()),
-    "thresholds": (np.float64, (3,)),
-    "calibration": (np.float32, (3, "windows")),
+    "reach": (np.float32, (2, "channels")),
+    "lowest": (np.float32, ("channels",)),
+    "floor": (np.float32, ("channels",)),
+    "middles": (np.float64, ("detectors",)),
+    "spreads": (np.float64, ("detectors",)),
+    "thresholds": (np.float64, ("detectors",)),
+    "open_at": (np.float64, (GROUPS,)),
+    "calibration": (np.float32, ("detectors", "windows")),
     "low": (np.float32, ("channels",)),
     "high": (np.float32, ("channels",)),
 }
@@ -82,12 +98,23 @@ def _check_shapes(found: Mapping[str, NDArray[Any]]) -> None:
     lengths: dict[str | int, int] = {}
     for name, (kind, shape) in ARRAYS.items():
         array = found[name]
-        fits = array.dtype == kind and array.ndim == len(shape)
+        fits = np.issubdtype(array.dtype, kind) and array.ndim == len(shape)
         for axis, length in zip(shape, array.shape, strict=False):
             wanted = axis if isinstance(axis, int) else lengths.setdefault(axis, length)
             fits &= length == wanted and length > 0
         if not fits:
             raise ValueError(f"baseline's {name} has shape {array.shape} of {array.dtype}")
+    if str(found["mode"]) not in set(Mode):
+        raise ValueError(f"baseline of mode {str(found['mode'])!r}, which this release has not")
+    mode = Mode(str(found["mode"]))
+    has = (len(DETECTORS[mode]), COMPONENTS[mode])
+    if (lengths["detectors"], lengths["components"]) != has:
+        raise ValueError(
+            f"baseline of {lengths['detectors']} detectors and {lengths['components']} components: "
+            f"mode {mode} has {has[0]} and {has[1]}"
+        )
+    if lengths["directions"] != min(DIRECTIONS, lengths["components"]):
+        raise ValueError(f"baseline's references have {lengths['directions']} directions")
     if lengths["features"] != lengths["channels"] * len(SCORED):
         raise ValueError(
             f"baseline of {lengths['channels']} channels, {lengths['features']} features"
@@ -98,13 +125,18 @@ def _check_values(found: Mapping[str, NDArray[Any]]) -> None:
     for name, array in found.items():
         # A node's second column is bits; a channel that never had a value expects none.
         values = array[:, 0] if name == "nodes" else array
-        if name not in ("low", "high") and not np.isfinite(values).all():
+        if name not in ("low", "high", "mode") and not np.isfinite(values).all():
             raise ValueError(f"baseline's {name} holds values that are not finite")
     if (np.diff(found["calibration"], axis=1) < 0).any():
         raise ValueError("baseline's calibration is not sorted")
     groups = found["groups"]
     if groups.min() < 0 or groups.max() >= GROUPS:
         raise ValueError(f"baseline's groups are not within 0 and {GROUPS - 1}")
+    stands = found["stands"]
+    if stands.min() < NOBODY or stands.max() >= len(stands):
+        raise ValueError("baseline's channels are stood for by some that there are not")
+    if found["spreads"].min() <= 0:
+        raise ValueError("baseline's spreads are not positive")
     if found["norm"] <= 0:
         raise ValueError(f"baseline's norm is {found['norm']}, not positive")
 

@@ -1,8 +1,10 @@
 """Episodes: when single odd windows become something to tell, and when that is over.
 
 An episode opens when three of the last five windows of a host are flagged. It closes after three
-windows in a row that are not: "three of five" both ways would be no hysteresis at all, since
-three clean of five is the same as not three flagged of five. A window that was not scored counts
+windows in a row that are calm: "three of five" both ways would be no hysteresis at all, since
+three clean of five is the same as not three flagged of five. A window is calm well below the
+threshold that flags (`models.calibration.STAYS`), or one that wavers around it would be a score of
+episodes. A window that was not scored counts
 neither way; after a long hole the flags before it no longer count.
 """
 
@@ -96,17 +98,21 @@ class EpisodeBank:
         ends: NDArray[np.int64],
         flagged: NDArray[np.bool_],
         stride: int,
+        odd: NDArray[np.bool_] | None = None,
     ) -> list[EpisodeEvent]:
         """Take scored windows, those of one slot in order of time; all shapes ``(n,)``.
 
-        `ends` are the windows' ends, `stride` the time between windows. Returns events in order
-        of the rows; an open episode has one for every window.
+        `ends` are the windows' ends, `stride` the time between windows, `odd` which windows are
+        not calm enough to close an episode; those that are flagged, unless it is given. Returns
+        events in order of the rows; an open episode has one for every window.
         """
         if len(slots) == 0:
             return []
         self._make_room(int(slots.max()))
         events = np.empty(len(slots), _EVENT)
-        count = _step(self._hosts, slots, ends, flagged, stride, events)
+        count = _step(
+            self._hosts, slots, ends, flagged, flagged if odd is None else odd, stride, events
+        )
         return [
             EpisodeEvent(row, _PHASES[phase], onset, windows, flags)
             for row, phase, onset, windows, flags in events[:count].tolist()
@@ -138,7 +144,7 @@ class EpisodeBank:
 
 @njit(nogil=True, cache=True)
 def _step(  # type: ignore[no-untyped-def]  # compiled: records have no type of their own
-    hosts, slots, ends, flagged, stride, events
+    hosts, slots, ends, flagged, odd, stride, events
 ):
     count = 0
     for row in range(len(slots)):
@@ -155,7 +161,7 @@ def _step(  # type: ignore[no-untyped-def]  # compiled: records have no type of 
             phase = _ONGOING
             host.windows += 1
             host.flagged += flag
-            host.clean = 0 if flag else host.clean + 1
+            host.clean = 0 if odd[row] else host.clean + 1
             if host.clean == TO_CLOSE:
                 phase = _CLOSED
                 host.open = False

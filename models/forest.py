@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sklearn.ensemble import IsolationForest
 
-TREES = 100
-SAMPLES = 128
+TREES = 64
+SAMPLES = 256
 """Windows that a tree sees."""
 MOST_FEATURES = 2**16
 """A node has 16 bits for its feature."""
@@ -133,4 +133,36 @@ def _score(
     out = np.empty(len(z))
     for i in range(len(z)):
         out[i] = score_row(z[i], nodes, links, roots, norm)
+    return out
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def path_parts(
+    z: NDArray[np.float32],
+    nodes: NDArray[np.float32],
+    roots: NDArray[np.int32],
+    norm: float,
+) -> NDArray[np.float64]:
+    """Return what each feature contributes to one row's score, shape ``(features,)``.
+
+    A tree in which the row's way is shorter than usual (`norm`) shares the difference among the
+    features that were cut by on that way.
+    """
+    links = nodes.view(np.uint16)
+    out = np.zeros(len(z))
+    for t in range(len(roots)):
+        k = roots[t]
+        cuts = 0
+        while links[k, 3] > 0:
+            right = 0 if z[links[k, 2]] <= nodes[k, 0] else 1
+            k = roots[t] + links[k, 3] + right
+            cuts += 1
+        short = norm - nodes[k, 0]
+        if short <= 0 or cuts == 0:
+            continue
+        k = roots[t]
+        while links[k, 3] > 0:
+            out[links[k, 2]] += short / cuts
+            right = 0 if z[links[k, 2]] <= nodes[k, 0] else 1
+            k = roots[t] + links[k, 3] + right
     return out

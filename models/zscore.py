@@ -66,15 +66,16 @@ def fit(z: NDArray[np.float32], groups: NDArray[np.int8], live: NDArray[np.bool_
 @njit(nogil=True, cache=True, error_model="numpy")
 def score_row(
     z: NDArray[np.float32], groups: NDArray[np.int8], weights: NDArray[np.float64]
-) -> float:
-    """Score one standardised row."""
+) -> tuple[float, int]:
+    """Score one standardised row; return the score and the subsystem that it comes from."""
     totals = np.zeros(GROUPS)
     for f in range(len(z)):
         totals[groups[f]] += abs(z[f])
-    highest = 0.0
+    highest, leader = 0.0, 0
     for g in range(GROUPS):
-        highest = max(highest, totals[g] * weights[g])
-    return highest
+        if totals[g] * weights[g] > highest:
+            highest, leader = totals[g] * weights[g], g
+    return highest, leader
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -83,5 +84,5 @@ def _score(
 ) -> NDArray[np.float64]:
     out = np.empty(len(z))
     for i in range(len(z)):
-        out[i] = score_row(z[i], groups, weights)
+        out[i] = score_row(z[i], groups, weights)[0]
     return out

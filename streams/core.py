@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
+from models.baseline import Tuning
 from streams.config import WorkerSettings
 from streams.layouts import Layouts
 from streams.pipeline import Pipeline
@@ -32,10 +33,23 @@ def new_pipeline(
         min_share=settings.min_share,
         seed=settings.seed,
         keep=keep,
+        tuning=tuning_of(settings),
     )
     return Pipeline(
         spec,
         scoring,
         keep_features=settings.publish_features,
         silence_s=settings.silence_s,
+    )
+
+
+def tuning_of(settings: WorkerSettings) -> Tuning:
+    """Return what the settings ask of baselines."""
+    return Tuning(
+        mode=settings.mode,
+        false_alarms_per_day=settings.false_alarms_per_day,
+        stride_s=settings.stride_ms / 1e3,
+        overlap=-(-settings.window_ms // settings.stride_ms) - 1,
+        prune=settings.prune,
+        sensitivity=settings.sensitivity,
     )

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from models.baseline import Baseline, fit_baseline
+from models.baseline import Baseline, Tuning, fit_baseline
 from models.channels import ChannelTable
 from models.novelty import Usual
-from models.scale import scored_width
+from models.scale import learned_width
 from schemas.records import Floats
 
 NICENESS = 10
@@ -36,16 +36,23 @@ class Learned:
 
 
 def learn(
-    windows: Floats, channels: ChannelTable, *, seed: int, version: int, note: str, keep: bool
+    windows: Floats,
+    channels: ChannelTable,
+    *,
+    seed: int,
+    version: int,
+    note: str,
+    keep: bool,
+    tuning: Tuning,
 ) -> Learned:
-    """Make a baseline of windows, shape ``(windows, scored_width)``; `keep` asks for its bytes.
+    """Make a baseline of windows, shape ``(windows, learned_width)``; `keep` asks for its bytes.
 
     Raises
     ------
     CannotLearn
         As `fit_baseline` does.
     """
-    baseline = fit_baseline(windows, channels, seed=seed, version=version)
+    baseline = fit_baseline(windows, channels, seed=seed, version=version, tuning=tuning)
     usual = Usual.of(windows[:, : len(channels)])
     # Compressing takes a while too: better here than in the stream.
     return Learned(version, baseline, usual, note, baseline.to_bytes() if keep else b"")
@@ -87,8 +94,8 @@ def _warm_up() -> None:
     channels = 8
     row = ("",) * channels
     table = ChannelTable(row, row, ("cpu",) * channels, ("%",) * channels, ("rate",) * channels)
-    windows = np.random.default_rng(0).normal(50, 20, (60, scored_width(channels)))
-    learn(windows.astype(np.float32), table, seed=0, version=0, note="", keep=True)
+    windows = np.random.default_rng(0).normal(50, 20, (60, learned_width(channels)))
+    learn(windows.astype(np.float32), table, seed=0, version=0, note="", keep=True, tuning=Tuning())
 
 
 def _end_with_parent() -> None:

@@ -13,6 +13,7 @@ from models.bank import BaselineBank
 from models.drift import DriftBank
 from models.episode import EpisodeBank
 from models.lifecycle import Life
+from models.mode import DETECTORS, Mode
 
 if TYPE_CHECKING:
     from models.channels import ChannelTable
@@ -53,13 +54,16 @@ class Group:
 
     Attributes
     ----------
+    detectors
+        Names of the detectors, in the order of every array of them.
     attended
         Of each slot whether its host drifts, so that its windows are looked at one by one.
     """
 
-    def __init__(self, channels: int, drift_windows: float) -> None:
+    def __init__(self, channels: int, drift_windows: float, mode: Mode) -> None:
         self.channels = channels
-        self.baselines = BaselineBank(channels)
+        self.detectors = DETECTORS[mode]
+        self.baselines = BaselineBank(channels, mode)
         self.episodes = EpisodeBank()
         self.drift = DriftBank(drift_windows)
         self.attended = np.zeros(0, bool)

@@ -6,7 +6,7 @@ from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.baseline import CannotLearn
+from models.baseline import CannotLearn, Tuning
 from streams.fitting import Learned, learn
 from streams.hosts import Host, Shelf
 from streams.telling import table_of
@@ -39,6 +39,8 @@ class Lives:
         Of the Isolation Forests.
     keep
         Whether what is learned is handed out by `take_news`.
+    tuning
+        Of the baselines.
 
     Attributes
     ----------
@@ -46,11 +48,14 @@ class Lives:
         Baselines that were offered and are not of their host's rows.
     """
 
-    def __init__(self, layouts: Layouts, executor: Executor, *, seed: int, keep: bool) -> None:
+    def __init__(
+        self, layouts: Layouts, executor: Executor, *, seed: int, keep: bool, tuning: Tuning
+    ) -> None:
         self._layouts = layouts
         self._executor = executor
         self._seed = seed
         self._keep = keep
+        self._tuning = tuning
         self._shelf = Shelf()
         self._news: list[News] = []
         self.misfits = 0
@@ -79,7 +84,8 @@ class Lives:
         learned = self._shelf.take(host.name, host.layout)
         if learned is None:
             return
-        if learned.baseline.channels != host.group.channels:
+        fits = host.group.baselines
+        if (learned.baseline.channels, learned.baseline.mode) != (fits.channels, fits.mode):
             self.misfits += 1
         elif host.channels is None and self._table(host) is None:
             self._shelf.put(host.name, host.layout, learned)
@@ -137,6 +143,7 @@ class Lives:
             version=max(end, host.version + 1),
             note=host.life.note,
             keep=self._keep,
+            tuning=self._tuning,
         )
         self._failed(host)
 

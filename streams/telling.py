@@ -8,7 +8,7 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from models.attribution import attribute
-from models.bank import DETECTORS, BatchScores
+from models.bank import BatchScores
 from models.channels import ChannelTable
 from models.episode import EpisodeEvent, Phase
 from models.lifecycle import Finding, Look, Stage
@@ -30,6 +30,7 @@ def judged_scores(
     fused, flagged = verdict.fused.tolist(), verdict.flagged.tolist()
     ends, samples = batch.ends.tolist(), batch.samples.tolist()
     expected = batch.expected.tolist()
+    detectors = hosts[0].group.detectors if hosts else ()
     for n, (i, host) in enumerate(zip(rows, hosts, strict=True)):
         life = host.life
         active = life.stage is Stage.ACTIVE
@@ -43,7 +44,7 @@ def judged_scores(
             state=State.ACTIVE if active else STATES[life.stage],
             reason=life.reason,
             progress=1.0 if active else life.progress,
-            detectors=tuple(map(DetectorScore, DETECTORS, raw[n], p_values[n], over[n])),
+            detectors=tuple(map(DetectorScore, detectors, raw[n], p_values[n], over[n])),
             fused=fused[n],
             flagged=flagged[n],
         )
@@ -77,8 +78,8 @@ def tell(
     worse = episode is None or (fused > episode.worst and event.phase is not Phase.CLOSED)
     if worse:
         assert host.learned is not None and host.channels is not None  # noqa: S101, PT018
-        blame = attribute(host.learned.baseline, values, host.channels)
-        agreed = tuple(compress(DETECTORS, verdict.over[event.index]))
+        blame = attribute(host.learned.baseline, values, host.channels, verdict.raw[event.index])
+        agreed = tuple(compress(host.group.detectors, verdict.over[event.index]))
         if episode is None:
             episode = host.episode = Episode(
                 host.name, host.layout, host.channels, fused, blame, agreed
