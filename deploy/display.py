@@ -17,7 +17,7 @@ from deploy.status import PartState, Stack
 from deploy.units import human
 from deploy.view import Screen
 from deploy.wording import anomaly_line, clock_time, count_of, date_time, duration, printable
-from schemas.records import EpisodeState, State
+from schemas.records import EpisodeState
 
 STATUS_S = 10.0
 
@@ -77,7 +77,7 @@ class PlainDisplay:
         """Print a change."""
         match change:
             case HostChanged(score, _, now):
-                reason = f": {printable(score.reason)}" if score.state is State.ABSTAINED else ""
+                reason = f": {printable(score.reason)}" if score.reason else ""
                 self._print(f"{printable(score.host)}  {now}{reason}", score.end)
             case EpisodeChanged(anomaly) if anomaly.state is not EpisodeState.ONGOING:
                 when = anomaly.onset if anomaly.state is EpisodeState.OPEN else anomaly.latest
@@ -116,7 +116,8 @@ def status_line(stack: Stack, picture: Picture, now_us: int) -> str:
     hosts = []
     for score in list(picture.scores.values())[:3]:
         condition = picture.condition(score, now_us)
-        progress = f" {score.progress:.0%}" if condition is Condition.LEARNING else ""
+        learns = condition in (Condition.LEARNING, Condition.RELEARNING)
+        progress = f" {score.progress:.0%}" if learns else ""
         hosts.append(f"{printable(score.host)} {condition}{progress}")
     if len(picture.scores) > len(hosts):
         hosts.append(f"and {count_of(len(picture.scores) - len(hosts), 'more host')}")

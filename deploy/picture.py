@@ -14,6 +14,10 @@ from schemas.records import Anomaly, EpisodeState, Record, Score, State
 CLOSED_KEPT = 50
 SILENT_US = 10_000_000
 """A host without a window for so long is silent: windows come every second."""
+ORPHAN_US = 30_000_000
+ORPHAN_WINDOWS = 10
+"""An open episode is told of every five seconds. So many windows judged and so long without a word
+of it, and whoever told of it is gone."""
 
 
 class Condition(StrEnum):
@@ -23,6 +27,8 @@ class Condition(StrEnum):
     SILENT = "silent"
     ABSTAINED = "abstained"
     LEARNING = "learning"
+    RELEARNING = "relearning"
+    DRIFTING = "drifting"
     NORMAL = "normal"
 
 
@@ -32,6 +38,8 @@ URGENCY = {condition: i for i, condition in enumerate(Condition)}
 _OF_STATE = {
     State.LEARNING: Condition.LEARNING,
     State.ABSTAINED: Condition.ABSTAINED,
+    State.RELEARNING: Condition.RELEARNING,
+    State.DRIFTING: Condition.DRIFTING,
     State.ACTIVE: Condition.NORMAL,
 }
 
@@ -74,6 +82,7 @@ class Picture:
         self.news_us: dict[str, int] = {}
         self._conditions: dict[str, Condition] = {}
         self._closed_until: dict[str, int] = {}
+        self._judged_since: dict[str, int] = {}
 
     def apply(self, record: Record, now_us: int) -> HostChanged | EpisodeChanged | None:
         """Take in a record that came now, in microseconds of a steady clock.
@@ -103,9 +112,11 @@ class Picture:
         self.scores[score.host] = score
         self.heard_us[score.host] = now_us
         episode = self.open.get(score.host)
-        if episode is not None and score.state is State.LEARNING and score.end > episode.latest:
-            # A worker that learns this host anew knows nothing of the episode: nobody closes it.
-            del self.open[score.host]
+        if episode is not None and score.end > episode.latest:
+            self._judged_since[score.host] += bool(score.detectors)
+            if score.state is State.LEARNING or self._is_orphan(score.host, now_us):
+                # A worker that took this host over knows nothing of the episode: nobody closes it.
+                del self.open[score.host]
         now = self.condition(score, now_us)
         before = self._conditions.get(score.host)
         self._conditions[score.host] = now
@@ -132,4 +143,9 @@ class Picture:
         else:
             self.open[host] = anomaly
             self.news_us[host] = now_us
+            self._judged_since[host] = 0
         return EpisodeChanged(anomaly)
+
+    def _is_orphan(self, host: str, now_us: int) -> bool:
+        quiet_us = now_us - self.news_us[host]
+        return self._judged_since[host] >= ORPHAN_WINDOWS and quiet_us >= ORPHAN_US

@@ -43,6 +43,8 @@ _CONDITION_STYLE = {
     Condition.SILENT: "bold magenta",
     Condition.ABSTAINED: "yellow",
     Condition.LEARNING: "cyan",
+    Condition.RELEARNING: "cyan",
+    Condition.DRIFTING: "yellow",
     Condition.NORMAL: "green",
 }
 
@@ -199,7 +201,7 @@ def _detail(
 ) -> Text:
     """Return what there is to say of a host in a condition."""
     match condition:
-        case Condition.LEARNING:
+        case Condition.LEARNING | Condition.RELEARNING:
             return _learning(stack, score, ascii_only=ascii_only)
         case Condition.SILENT:
             return Text(f"no window for {duration((now_us - picture.heard_us[score.host]) / 1e6)}")
@@ -209,10 +211,16 @@ def _detail(
             if score.state is State.ABSTAINED:
                 return Text(printable(score.reason))
             return Text(subsystem_shares(picture.open[score.host]))
+        case Condition.DRIFTING:
+            learned = f"{score.progress:.0%}".replace("%", " %")
+            line = Text(f"score {score.fused:.1f}  {learned} of a new baseline")
+            return line.append(f"  {printable(score.reason)}", "dim")
         case Condition.NORMAL:
             odd = [printable(d.detector) for d in score.detectors if d.flagged]
             line = Text(f"score {score.fused:.1f}")
-            return line.append(f"  odd to {', '.join(odd)}", "yellow") if odd else line
+            if odd:
+                return line.append(f"  odd to {', '.join(odd)}", "yellow")
+            return line.append(f"  {printable(score.reason)}", "dim") if score.reason else line
 
 
 def _learning(stack: Stack, score: Score, *, ascii_only: bool) -> Text:
@@ -222,6 +230,8 @@ def _learning(stack: Stack, score: Score, *, ascii_only: bool) -> Text:
     bar.append(f" {score.progress:4.0%}".replace("%", " %"))
     if score.progress >= 1:
         bar.append("  fitting the baseline")
+    elif score.reason:
+        bar.append(f"  {printable(score.reason)}")
     elif stack.baseline_s is not None:
         bar.append(f"  {duration((1 - score.progress) * stack.baseline_s)} left")
     return bar

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from deploy.picture import SILENT_US, Condition, EpisodeChanged, HostChanged, Picture
 from schemas.records import EpisodeState, Record, State
-from tests.deploy.examples import SECOND, T0, anomaly, score
+from tests.deploy.examples import SECOND, T0, anomaly, odd, score
 
 OPEN, ONGOING, CLOSED = EpisodeState.OPEN, EpisodeState.ONGOING, EpisodeState.CLOSED
 
@@ -73,6 +73,35 @@ def test_an_episode_that_nobody_can_close_ends_when_the_host_is_learned_anew() -
     assert "node01" in picture.open, "an old score says nothing of the episode"
     picture.apply(score(end=T0 + 4 * SECOND, state=State.LEARNING), T0)
     assert picture.open == {}
+
+
+def test_an_episode_whose_teller_is_gone_ends_when_its_host_is_long_judged_without_a_word() -> None:
+    picture = Picture()
+    picture.apply(anomaly(lasted_s=3), T0)
+    abstained = [score(end=T0 + n * SECOND, state=State.ABSTAINED) for n in range(4, 60)]
+    judged = [score(end=T0 + n * SECOND, detectors=odd("z")) for n in range(60, 71)]
+    for s in (*abstained, *judged[:-1]):
+        picture.apply(s, T0 + 20 * SECOND)
+    assert "node01" in picture.open, (
+        "scores may come in long before the anomalies that go with them"
+    )
+    picture.apply(judged[-1], T0 + 40 * SECOND)
+    assert picture.open == {}
+    assert picture.condition(judged[-1], T0 + 40 * SECOND) is Condition.NORMAL
+
+
+def test_a_host_whose_workload_changed_or_that_drifts_says_so() -> None:
+    picture = Picture()
+    states = (State.ACTIVE, State.DRIFTING, State.ACTIVE, State.RELEARNING, State.ACTIVE)
+    scores = [score(end=T0 + n * SECOND, state=state) for n, state in enumerate(states)]
+    changes = [picture.apply(s, T0) for s in scores]
+    normal, drifting = Condition.NORMAL, Condition.DRIFTING
+    relearning = Condition.RELEARNING
+    told = [(c.before, c.now) for c in changes if isinstance(c, HostChanged)]
+    assert told == [
+        *((None, normal), (normal, drifting), (drifting, normal)),
+        *((normal, relearning), (relearning, normal)),
+    ]
 
 
 def test_a_newer_episode_takes_the_place_of_one_that_was_never_closed() -> None:

@@ -71,15 +71,27 @@ def test_a_host_in_every_condition() -> None:
     picture.apply(score("odd", NOW, detectors=odd("z")), NOW)
     picture.apply(score("sick", NOW), NOW)
     picture.apply(anomaly("sick", NOW - 7 * SECOND), NOW)
+    changed = {"state": State.RELEARNING, "progress": 0.5}
+    picture.apply(score("changed", NOW, **changed), NOW)
+    goes_on = {"state": State.LEARNING, "progress": 0.5, "reason": "learning goes on: cpu"}
+    picture.apply(score("longer", NOW, **goes_on), NOW)
+    drifts = {"state": State.DRIFTING, "progress": 0.25, "reason": "moved away"}
+    picture.apply(score("drifts", NOW, **drifts), NOW)
+    picture.apply(score("restless", NOW, reason="restless: disks"), NOW)
     half = "\N{FULL BLOCK}" * 12 + "\N{LIGHT SHADE}" * 12
-    assert text(picture, width=100, height=40).splitlines()[7:14] == [
-        "hosts  6  1 anomaly  1 silent  1 abstained  2 learning  1 normal",
+    assert text(picture, width=100, height=40).splitlines()[7:18] == [
+        "hosts  10  1 anomaly  1 silent  1 abstained  3 learning  1 relearning  1 drifting"
+        "  2 normal",
         "  sick      anomaly    storage 81 %, cpu 19 %",
         "  silent    silent     no window for 40 s",
         "  abstains  abstained  17 of 30 samples",
         f"  fits      learning   {chr(0x2588) * 24} 100 %  fitting the baseline",
         f"  learns    learning   {half}  50 %  1 min 00 s left",
+        f"  longer    learning   {half}  50 %  learning goes on: cpu",
+        f"  changed   relearning {half}  50 %  1 min 00 s left",
+        "  drifts    drifting   score 0.1  25 % of a new baseline  moved away",
         "  odd       normal     score 0.1  odd to z",
+        "  restless  normal     score 0.1  restless: disks",
     ]
 
 
