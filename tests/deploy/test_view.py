@@ -80,8 +80,10 @@ def test_a_host_in_every_condition() -> None:
     picture.apply(score("restless", NOW, reason="restless: disks"), NOW)
     half = "\N{FULL BLOCK}" * 12 + "\N{LIGHT SHADE}" * 12
     assert text(picture, width=100, height=40).splitlines()[7:18] == [
-        "hosts  10  1 anomaly  1 silent  1 abstained  3 learning  1 relearning  1 drifting"
-        "  2 normal",
+        (
+            "hosts  10  1 anomaly  1 silent  1 abstained  3 learning  1 relearning  1 drifting"
+            "  2 normal"
+        ),
         "  sick      anomaly    storage 81 %, cpu 19 %",
         "  silent    silent     no window for 40 s",
         "  abstains  abstained  17 of 30 samples",
