@@ -124,10 +124,12 @@ class Life:
         A baseline is being made of what was learned; more is not learned meanwhile.
     failed
         The last attempt to learn came to nothing, and why is in `reason`.
+    every
+        Of how many windows one is among those that were handed out last.
     """
 
     __slots__ = (
-        *("stage", "reason", "fitting", "failed", "note"),
+        *("stage", "reason", "fitting", "failed", "note", "every"),
         *("_rules", "_width", "_store", "_due", "_pending", "_odd", "_drifted"),
         *("_recent", "_watched", "_told_long"),
     )
@@ -136,6 +138,7 @@ class Life:
         self._rules = rules
         self._width = width
         self._told_long = False
+        self.every = 1
         self._begin(Stage.LEARNING)
 
     def _begin(self, stage: Stage) -> None:
@@ -197,6 +200,7 @@ class Life:
             self.note = f"restless: after {seconds:.0f} s of learning, {what} still did new things"
         self.fitting = True
         self._store = None
+        self.every = store.every
         return store.rows
 
     def wait(self, reason: str) -> None:
@@ -261,6 +265,7 @@ class Life:
         self._store = None
         self._pending.clear()
         self.fitting = True
+        self.every = store.every
         return store.rows
 
     # ---- episodes and workloads -----------------------------------------------------------------

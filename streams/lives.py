@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import BrokenExecutor, Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from models.baseline import CannotLearn, Tuning
@@ -135,6 +135,8 @@ class Lives:
         host.episode = host.long = None
 
     def _fit(self, host: Host, channels: ChannelTable, windows: Floats, end: int) -> None:
+        # Of windows that were thinned out, fewer share ticks.
+        overlap = -(-(self._tuning.overlap + 1) // host.life.every) - 1
         host.fitting = self._executor.submit(
             learn,
             windows,
@@ -143,7 +145,7 @@ class Lives:
             version=max(end, host.version + 1),
             note=host.life.note,
             keep=self._keep,
-            tuning=self._tuning,
+            tuning=replace(self._tuning, overlap=overlap),
         )
         self._failed(host)
 

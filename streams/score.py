@@ -168,7 +168,8 @@ class Scoring:
             host.life.drift(group.drift.drifts(host.slot))
             group.attended[host.slot] = host.life.stage is Stage.DRIFTING
         scores.extend(judged_scores(batch, rows, hosts, verdict))
-        for row in np.flatnonzero(group.attended[slots]):
+        whole = batch.samples[picked] >= LEARN_SHARE * batch.expected[picked]
+        for row in np.flatnonzero(group.attended[slots] & whole):
             flagged, episode = bool(verdict.flagged[row]), not calm[row]
             end = int(ends[row])
             self._lives.renew(hosts[row], values[row], end, flagged=flagged, episode=episode)

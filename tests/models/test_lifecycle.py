@@ -134,7 +134,7 @@ def test_a_long_learning_holds_a_bounded_number_of_windows_from_all_of_it() -> N
     assert LEARNED // 2 <= len(numbers) <= LEARNED
     assert numbers[0] == 0
     assert numbers[-1] > 4980
-    assert len(set(np.diff(numbers))) == 1
+    assert set(np.diff(numbers)) == {life.every}
 
 
 # ---- drifting ---------------------------------------------------------------------------------
@@ -206,6 +206,7 @@ def test_renewing_holds_a_bounded_number_of_windows_that_share_no_ticks() -> Non
     numbers = learned_numbers(windows)
     assert len(numbers) <= RENEWED
     assert set(np.diff(numbers)) == {3}
+    assert life.every == 3
     assert numbers[-1] - numbers[0] > 580
 
 

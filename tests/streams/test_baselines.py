@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from deploy.local import Broker
+from models.baseline import Tuning
 from schemas import records
 from schemas.codec import decode_as, encode
 from schemas.topics import BASELINES
@@ -31,7 +32,7 @@ Messages = list[tuple[str, bytes | None]]
 @cache
 def learned(version: int = 1, note: str = "") -> Learned:
     rows = windows(TABLE, 60, seed=version)
-    return learn(rows, TABLE, seed=0, version=version, note=note, keep=True)
+    return learn(rows, TABLE, seed=0, version=version, note=note, keep=True, tuning=Tuning())
 
 
 def news(host: str = "a", layout: int = -5, version: int = 1) -> News:

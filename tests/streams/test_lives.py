@@ -63,6 +63,7 @@ def batch(
     *,
     host: str = "a",
     fingerprint: int = LAYOUT,
+    samples: int = 30,
 ) -> WindowBatch:
     end = np.array([second * SECOND])
     return WindowBatch(
@@ -72,7 +73,7 @@ def batch(
         clocks=(0,),
         starts=end - 3 * SECOND,
         ends=end,
-        samples=np.array([30]),
+        samples=np.array([samples]),
         expected=np.array([30]),
         values=window(second, shape)[None],
     )
@@ -251,6 +252,21 @@ def test_what_was_odd_never_trains() -> None:
         never |= set(range(a.onset // SECOND + 1 - GUARD, a.latest // SECOND + 1 + GUARD))
     for trained in run.fits.seconds[1:]:
         assert not never & set(trained)
+
+
+def test_a_window_that_is_half_empty_is_judged_and_does_not_train() -> None:
+    def shape(now: int, mean: Means) -> None:
+        mean += 0.2 * max(0, now - 100)
+
+    run = Run(shape, drift_us=60 * SECOND)
+    while not run.scores or run.scores[-1].state is not State.DRIFTING:
+        run.until(len(run.scores) + 1)
+    begin = len(run.scores)
+    fits = len(run.fits.seconds)
+    for second in range(begin + 1, begin + 200):
+        (score,), _ = run.stage.score(batch(second, shape, samples=15))
+        assert score.detectors
+    assert len(run.fits.seconds) == fits
 
 
 # ---- baselines that come from elsewhere -------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from models.features import FEATURES
+from models.mode import DETECTORS, Mode
 from schemas.records import (
     Anomaly,
     Channel,
@@ -101,7 +102,7 @@ def test_a_host_learns_then_is_judged_by_its_own_baseline() -> None:
     active = scores[BASELINE - 1 :]
     assert {s.state for s in active} == {State.ACTIVE}
     assert {s.baseline for s in active} == {BASELINE * SECOND}
-    assert {d.detector for d in active[0].detectors} == {"zscore", "mahalanobis", "forest"}
+    assert {d.detector for d in active[0].detectors} == {*DETECTORS[Mode.DEFAULT]}
     assert all(0 < d.p_value <= 1 for s in active for d in s.detectors)
     assert anomalies == []
 
@@ -153,9 +154,17 @@ def test_a_window_with_too_few_ticks_is_marked_and_neither_scored_nor_learned_fr
     scores, _ = run(stage, range(11, 12))
     assert scores[0].progress == 1 / BASELINE
     run(stage, range(12, 11 + BASELINE))
-    scores, anomalies = run(stage, range(11 + BASELINE, 20 + BASELINE), samples=23, lift=60.0)
-    assert {s.state for s in scores} == {State.ABSTAINED}
+    scores, anomalies = run(stage, range(11 + BASELINE, 20 + BASELINE), samples=8, lift=60.0)
+    assert {(s.state, s.reason) for s in scores} == {(State.ABSTAINED, "8 of 30 samples")}
     assert anomalies == []
+
+
+def test_a_starved_host_is_judged_by_the_few_ticks_it_has() -> None:
+    stage = scoring("a")
+    run(stage, range(1, BASELINE + 1))
+    scores, anomalies = run(stage, range(BASELINE + 1, BASELINE + 6), samples=9, lift=60.0)
+    assert {s.state for s in scores} == {State.ACTIVE}
+    assert anomalies[0].state is EpisodeState.OPEN
 
 
 def test_a_window_is_scored_once() -> None:
