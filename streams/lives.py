@@ -174,7 +174,8 @@ class Lives:
         host.fitting = None
         if host.learned is None:
             host.group.episodes.reset(host.slot)
-        host.learned, host.version = learned, learned.version
+        # The bytes go to the topic with the news, and are not kept beside the arrays.
+        host.learned, host.version = replace(learned, data=b""), learned.version
         host.group.judge_by(host.slot, learned)
         host.life.fitted(learned.note)
 

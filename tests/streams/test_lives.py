@@ -297,6 +297,17 @@ def test_another_worker_judges_at_once_and_the_same() -> None:
     assert second.stage.take_news() == [], "what was loaded is not published again"
 
 
+def test_the_bytes_for_the_topic_are_handed_out_and_not_kept() -> None:
+    run = Run()
+    run.until(BASELINE)
+    (news,) = run.stage.take_news()
+    assert news.learned is not None
+    assert news.learned.data == news.learned.baseline.to_bytes()
+    kept = run.stage._hosts["a"].learned
+    assert kept is not None
+    assert kept.data == b""
+
+
 def test_a_layout_that_comes_back_is_judged_by_its_own_baseline() -> None:
     run = Run()
     run.until(BASELINE + 5)
