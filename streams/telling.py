@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from models.attribution import attribute
 from models.bank import BatchScores
 from models.channels import ChannelTable
+from models.diagnosis import Case, diagnose
 from models.episode import EpisodeEvent, Phase
 from models.lifecycle import Finding, Look, Stage
 from schemas.records import Anomaly, Cause, DetectorScore, Floats, Layout, Level, Score, State
-from streams.episode import Episode
+from streams.episode import DIAGNOSED, Episode
 
 if TYPE_CHECKING:
     from streams.hosts import Host
@@ -75,6 +76,7 @@ def tell(
 ) -> Anomaly | None:
     """Return the record that an event is worth; None for an update with nothing new."""
     episode, fused = host.episode, float(verdict.fused[event.index])
+    ratio = float(verdict.ratio[event.index])
     worse = episode is None or (fused > episode.worst and event.phase is not Phase.CLOSED)
     if worse:
         assert host.learned is not None and host.channels is not None  # noqa: S101, PT018
@@ -82,10 +84,15 @@ def tell(
         agreed = tuple(compress(host.group.detectors, verdict.over[event.index]))
         if episode is None:
             episode = host.episode = Episode(
-                host.name, host.layout, host.channels, fused, blame, agreed
+                host.name, host.layout, host.channels, fused, ratio, blame, agreed
             )
         episode.worst, episode.blame, episode.detectors = fused, blame, agreed
+        episode.ratio = max(episode.ratio, ratio)
     assert episode is not None  # noqa: S101
+    if event.phase is not Phase.CLOSED and verdict.odd[event.index]:
+        first = episode.causes.windows < DIAGNOSED
+        if first or episode.is_due(event, end):
+            episode.causes.add(diagnose(_case(host, values)))
     long = host.long
     if event.phase is Phase.CLOSED:
         host.episode = host.long = None
@@ -93,6 +100,12 @@ def tell(
         return None
     anomaly = episode.tell(event, end)
     return anomaly if long is None else with_finding(anomaly, long)
+
+
+def _case(host: Host, values: Floats) -> Case:
+    assert host.learned is not None and host.channels is not None  # noqa: S101, PT018
+    usual = host.learned.usual
+    return Case(host.channels, values[: len(host.channels)], usual.low, usual.high)
 
 
 def with_finding(anomaly: Anomaly, look: Look) -> Anomaly:
