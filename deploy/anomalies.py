@@ -11,7 +11,7 @@ import click
 
 from deploy.reader import TopicReader
 from deploy.rundir import ViewSettings, find_brokers
-from deploy.wording import anomaly_line, count_of, date_time
+from deploy.wording import anomaly_line, cause_lines, count_of, date_time
 from schemas.flags import with_settings
 from schemas.records import Anomaly, EpisodeState
 from schemas.settings import Kafka, Resolved
@@ -25,9 +25,12 @@ POLL_S = 0.25
 @click.option("--since-start", is_flag=True, help="With --follow: first what is there already.")
 @click.option("--json", "as_json", is_flag=True, help="One record a line, updates included.")
 @click.option("--updates", is_flag=True, help="Also print how open episodes go on.")
+@click.option(
+    "--causes", is_flag=True, help="Also print likely causes, with evidence and what to type."
+)
 @with_settings(kafka=Kafka, view=ViewSettings)
 def anomalies(
-    settings: Resolved, follow: bool, since_start: bool, as_json: bool, updates: bool
+    settings: Resolved, follow: bool, since_start: bool, as_json: bool, updates: bool, causes: bool
 ) -> None:
     """Print when episodes opened and closed, which subsystems, and the channels to blame.
 
@@ -43,6 +46,8 @@ def anomalies(
                 elif updates or anomaly.state is not EpisodeState.ONGOING:
                     when = anomaly.onset if anomaly.state is EpisodeState.OPEN else anomaly.latest
                     click.echo(f"{date_time(when)}  {anomaly_line(anomaly)}")
+                    for line in cause_lines(anomaly) if causes else ():
+                        click.echo(line)
             _say_unreadable(reader.invalid)
     except KeyboardInterrupt:
         pass

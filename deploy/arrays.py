@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUFFIX = ".npz"
-WINDOW = 3
+WINDOW = 5
 """Samples in a window; there is one for every sample."""
 RECORD = 100
 """Ticks in a record of telemetry."""

@@ -90,7 +90,7 @@ def plain_table(first: str, *others: str) -> Table:
 
 def add_row(table: Table, name: str, cells: Iterable[object]) -> None:
     """Append a row; its name comes from elsewhere."""
-    table.add_row(Text(printable(name)), *map(str, cells))
+    table.add_row(Text(printable(name)), *(Text(str(cell)) for cell in cells))
 
 
 def print_evaluation(done: Evaluation, found: Mapping[str, Any], console: Console) -> None:
@@ -108,10 +108,11 @@ def print_evaluation(done: Evaluation, found: Mapping[str, Any], console: Consol
         )
     console.print(table)
     if done.confusion:
-        columns = confusion_columns(done)
-        table = plain_table("fault \\ cause named first", *columns)
+        # A column for each cause would not fit a terminal: the page has the matrix.
+        table = plain_table("fault", "cause named first")
         for fault, row in sorted(done.confusion.items()):
-            add_row(table, fault, (row[c] or "" for c in columns))
+            named = (f"{cause} {row[cause]}" for cause in confusion_columns(done) if row[cause])
+            add_row(table, fault, (printable(", ".join(named)),))
         console.print()
         console.print(table)
     click.echo("\n" + "\n".join(sentences(done, found)))

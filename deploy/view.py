@@ -18,6 +18,7 @@ from deploy.wording import (
     clock_time,
     duration,
     expectation,
+    likely,
     printable,
     subsystem_shares,
 )
@@ -250,6 +251,9 @@ def _episode(anomaly: Anomaly, quiet_us: int) -> list[Text]:
     )
     if quiet_us > NEWS_US:
         head.append(f"  no news for {duration(quiet_us / 1e6)}", "yellow")
+    why = [Text.assemble("    ", (likely(anomaly), "yellow"))] if anomaly.causes else []
+    if why:
+        why[0].append(f": {printable(anomaly.causes[0].summary)}")
     channels = anomaly.channels[:CAUSES_SHOWN]
     names = [printable(c.label) for c in channels]
     values = [human(c.value, c.unit) for c in channels]
@@ -257,6 +261,7 @@ def _episode(anomaly: Anomaly, quiet_us: int) -> list[Text]:
     value_cells = max(map(len, values), default=0)
     return [
         head,
+        *why,
         *(
             Text.assemble(
                 f"    {_cut(name, name_cells):<{name_cells}}  ",

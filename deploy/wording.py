@@ -67,6 +67,26 @@ def cause(channel: BlamedChannel) -> str:
     return f"{printable(channel.label)} {value} ({expectation(channel)})"
 
 
+def likely(anomaly: Anomaly) -> str:
+    """Return the likeliest cause and how sure it is: ``likely packet_loss 78 %``."""
+    if not anomaly.causes:
+        return ""
+    first = anomaly.causes[0]
+    return f"likely {printable(first.rule)} {100 * first.confidence:.0f} %"
+
+
+def cause_lines(anomaly: Anomaly, causes: int = 2) -> list[str]:
+    """Return what is likely to be behind an episode, what speaks for it, and what to type."""
+    lines = []
+    for found in anomaly.causes[:causes]:
+        lines.append(f"  {100 * found.confidence:.0f} % {printable(found.rule)}: {found.summary}")
+        lines += (f"      {printable(told)}" for told in found.evidence)
+        for remedy in found.remedies:
+            does = "changes the host" if remedy.changes_host else "shows"
+            lines.append(f"    $ {printable(remedy.command)}  # {does}")
+    return [printable(line) for line in lines]
+
+
 def anomaly_line(anomaly: Anomaly, channels: int = 3) -> str:
     """Return one line about an episode, after what time it is."""
     lasted = duration((anomaly.latest - anomaly.onset) / 1e6)
@@ -80,8 +100,9 @@ def anomaly_line(anomaly: Anomaly, channels: int = 3) -> str:
     parts = [
         printable(anomaly.host),
         verb,
-        f"severity {anomaly.severity:.1f}",
+        f"{anomaly.level}, severity {anomaly.severity:.1f}",
         subsystem_shares(anomaly),
+        likely(anomaly),
         "; ".join(map(cause, anomaly.channels[:channels])),
     ]
     return "  ".join(part for part in parts if part)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models import drop, extremes
-from models.calibration import Line
+from models.calibration import LEAST_SCORES, Line
 from models.channels import UNSCORED
 from models.forest import path_parts
 from models.mode import ALONE, DETECTORS, Mode
@@ -156,7 +156,8 @@ def _weight(baseline: Baseline, place: int, name: str, raw: float) -> float:
         return float(baseline.open_at[0]) * over if over > 1.0 else 0.0
     if baseline.mode == Mode.PAPER:
         return over if over > 1.0 else 0.0
-    line = Line(float(baseline.middles[place]), float(baseline.spreads[place]))
+    middle, spread = float(baseline.middles[place]), float(baseline.spreads[place])
+    line = Line(middle, spread, LEAST_SCORES[place])
     return max(0.0, float(line.standardize(np.array([raw]))[0]))
 
 

@@ -15,7 +15,9 @@ import numpy as np
 from numba import njit
 
 from models import archive, drop, extremes, forest, fusion, mahalanobis, neighbours, scale, zscore
-from models.calibration import LEAST_SCORE, STAYS
+from models import calibration as calibrated
+from models import mode as modes
+from models.calibration import LEAST_SCORES, STAYS
 from models.features import FEATURES
 from models.mode import AGREE, DETECTORS, FUSED, Mode
 from models.neighbours import DIRECTIONS
@@ -201,6 +203,7 @@ def _compiled(formulas: int) -> Callable[..., None]:
     files. As a constant of the kernel, their checksum is part of the key.
     """
     core = len(FUSED)
+    least = np.array(LEAST_SCORES)
 
     @njit(nogil=True, cache=True, error_model="numpy")
     def score(  # type: ignore[no-untyped-def]  # compiled: the types are those of the arrays
@@ -267,7 +270,7 @@ def _compiled(formulas: int) -> Callable[..., None]:
                 over[i, d] = raw[i, d] > thresholds[s, d]
                 agree += over[i, d]
                 if d < core:
-                    logged = np.log(max(raw[i, d], LEAST_SCORE))
+                    logged = np.log(max(raw[i, d], least[d]))
                     total += (logged - middles[s, d]) / spreads[s, d]
                 else:
                     alone |= over[i, d]
@@ -285,7 +288,10 @@ def _compiled(formulas: int) -> Callable[..., None]:
     return score
 
 
-_FORMULAS = (scale, zscore, mahalanobis, neighbours, forest, extremes, drop, fusion)
+_FORMULAS = (
+    *(scale, zscore, mahalanobis, neighbours, forest, extremes, drop, fusion),
+    *(calibrated, modes),
+)
 
 
 def _checksum() -> int:

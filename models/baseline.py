@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from models import archive, drop, extremes, prune, zscore
-from models.calibration import DEFAULT_PER_DAY, Line, threshold
+from models.calibration import DEFAULT_PER_DAY, LEAST_SCORES, Line, threshold
 from models.channels import ChannelTable
 from models.fitted import Fitted, Fitting, Rows
 from models.mode import AGREE, FUSED, PRUNE, Mode
@@ -235,7 +235,10 @@ def _calibrate(
     `scores` are held out, shape ``(detectors, windows)``.
     """
     fused, alone = scores[: len(FUSED)], scores[len(FUSED) :]
-    lines = [Line.of(s, LEAST_SPREADS[name]) for name, s in zip(FUSED, fused, strict=True)]
+    lines = [
+        Line.of(s, LEAST_SPREADS[name], least)
+        for name, s, least in zip(FUSED, fused, LEAST_SCORES, strict=True)
+    ]
     units = [line.standardize(s) for line, s in zip(lines, fused, strict=True)]
     fused_all = np.mean(units, axis=0)
     open_at = threshold(fused_all, tuning.false_alarms_per_day, tuning.stride_s, tuning.overlap)

@@ -42,26 +42,33 @@ SHORT = 60.0
 short baseline has not seen what the host does now and then. From 120 s on campaign-a it is 1.5."""
 STAYS = 0.75
 """Share of the threshold under which an open episode's windows are calm again (hysteresis)."""
-LEAST_SCORE = 1e-9
+LEAST_SCORES = (0.2, 0.3, 1.0, 0.35)
+"""Of the detectors in `models.mode.FUSED`: no score counts for less. Where a host stands still, the
+logarithm of next to nothing would make its first twitch a wonder. The middles of real hosts are
+.24 and up, .41 and up, 1.8 and up, .38 and up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``middle`` and ``spread`` of one detector's log scores on windows held out."""
+    """``middle`` and ``spread`` of one detector's log scores on windows held out.
+
+    Scores below `least` count as that.
+    """
 
     middle: float
     spread: float
+    least: float = 1e-9
 
     @classmethod
-    def of(cls, scores: NDArray[np.float64], least_spread: float) -> Line:
+    def of(cls, scores: NDArray[np.float64], least_spread: float, least: float = 1e-9) -> Line:
         """Learn from held-out scores, shape ``(windows,)``; `least_spread` is in log units."""
-        logs = np.log(np.maximum(scores, LEAST_SCORE))
+        logs = np.log(np.maximum(scores, least))
         low, middle, high = np.percentile(logs, (25, 50, 75))
-        return cls(float(middle), max(float(high - low) / 1.349, least_spread))
+        return cls(float(middle), max(float(high - low) / 1.349, least_spread), least)
 
     def standardize(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return `u` of scores."""
-        u = (np.log(np.maximum(scores, LEAST_SCORE)) - self.middle) / self.spread
+        u = (np.log(np.maximum(scores, self.least)) - self.middle) / self.spread
         return np.asarray(u, np.float64)
 
     def at(self, u: float) -> float:

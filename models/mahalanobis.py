@@ -98,7 +98,7 @@ def spectrum(z: NDArray[np.float32], most: int) -> tuple[NDArray[np.float64], ND
     tall = n > rows.shape[1]
     values, vectors = np.linalg.eigh(rows.T @ rows / n if tall else rows @ rows.T / n)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-    k = min(most, n - 1, rows.shape[1])
+    k = min(most, n, rows.shape[1])
     k = int(np.count_nonzero(values[:k] > 1e-9 * max(values[0], 1e-12)))
     components = np.zeros((z.shape[1], most), np.float32)
     directions = vectors[:, :k]

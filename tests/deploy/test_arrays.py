@@ -49,7 +49,8 @@ def test_every_sample_of_the_test_split_is_judged_once(tmp_path: Path) -> None:
     # Three odd windows open an episode; the first ends with the first odd sample.
     assert found["delay_p50_s"] == 3 * 300
     assert found["false_episodes"] == 0
-    assert found["auc_pr"] > 0.9
+    # The four windows after the last odd sample hold odd ones too.
+    assert 0.8 < found["auc_pr"] < 1
     assert found["subsystem_accuracy"] is None
     assert found["cause_accuracy"] is None
     assert found["confusion"] == {}

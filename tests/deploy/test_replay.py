@@ -78,10 +78,12 @@ def test_a_fault_in_a_raw_recording_is_found_within_seconds_and_blames_the_netwo
     assert set(first) == {"rank0", "rank1"}
     for anomaly in first.values():
         assert anomaly["latest"] / 1e6 - FAULT_S <= 6
-    # The flood is on rank0's own loopback; rank1 sees only what it costs the cores.
+    # The flood is on rank0's own loopback; rank1 sees packets of another namespace in softirqs.
     assert first["rank0"]["subsystems"][0]["subsystem"] == "network"
     assert "lo" in {c["device"] for c in first["rank0"]["channels"]}
-    assert first["rank1"]["subsystems"][0]["subsystem"] == "cpu"
+    assert first["rank1"]["subsystems"][0]["subsystem"] == "network"
+    assert {a["causes"][0]["rule"] for a in first.values()} == {"udp_flood"}
+    assert "another network namespace" in first["rank1"]["causes"][0]["summary"]
     assert summary["episodes"] == len(opened)
     assert summary["hosts"] == 2
     assert summary["records"] == 2 * 72

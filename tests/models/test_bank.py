@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from models.bank import BaselineBank, BatchScores
-from models.baseline import Baseline, fit_baseline
+from models.baseline import Baseline, Tuning, fit_baseline
+from models.calibration import LEAST_SCORES, STAYS
+from models.drop import Drop
+from models.extremes import Extremes
 from models.forest import Forest
-from models.fusion import AGREE
 from models.mahalanobis import Mahalanobis
+from models.mode import AGREE, DETECTORS, FUSED, Mode
+from models.neighbours import Neighbours
 from models.scale import standardize
 from models.zscore import ZScore
 from tests.models.hosts import table, windows
@@ -19,19 +23,32 @@ from tests.models.hosts import table, windows
 HOST = table()
 
 
-@pytest.fixture(scope="module")
-def baselines() -> list[Baseline]:
+MODES = pytest.mark.parametrize("mode", Mode)
+
+
+def learn(mode: Mode) -> list[Baseline]:
     """Hosts that differ in level, windows learned from and size of their trees."""
     return [
         fit_baseline(
-            windows(HOST, count, seed=n, level=level), HOST, seed=n, version=n, quantile=0.95
+            windows(HOST, count, seed=n, level=level),
+            HOST,
+            seed=n,
+            version=n,
+            tuning=Tuning(mode=mode, prune=0.3),
         )
         for n, (count, level) in enumerate([(60, 1000), (40, 3000), (200, 500), (30, 1000)])
     ]
 
 
-def test_scores_are_those_of_the_single_detectors(baselines: list[Baseline]) -> None:
-    bank = BaselineBank(len(HOST))
+@pytest.fixture(scope="module")
+def baselines() -> list[Baseline]:
+    return learn(Mode.DEFAULT)
+
+
+@MODES
+def test_scores_are_those_of_the_single_detectors(mode: Mode) -> None:
+    baselines = learn(mode)
+    bank = BaselineBank(len(HOST), mode)
     for slot, baseline in enumerate(baselines):
         bank.set(slot, baseline)
     rng = np.random.default_rng(0)
@@ -39,24 +56,75 @@ def test_scores_are_those_of_the_single_detectors(baselines: list[Baseline]) -> 
     levels = np.array([1000, 3000, 500, 1000])[slots]
     rows = windows(HOST, 100, seed=9, level=1) * levels[:, None].astype(np.float32)
     rows[::3, :7] *= 4
+    rows[1::3, :7] *= 0.1
+    rows[::5, 3 * len(HOST) + 2] *= 50
     scores = bank.score(slots, rows)
     for i, slot in enumerate(slots.tolist()):
         b = baselines[slot]
         z = standardize(rows[i : i + 1], b.location, b.inverse)
-        wanted = [
-            ZScore(b.groups, b.group_weights).score(z)[0],
-            Mahalanobis(b.components, b.weights, b.residual).score(z)[0],
-            Forest(b.nodes, b.roots, b.norm).score(z)[0],
-        ]
-        np.testing.assert_array_equal(scores.raw[i], wanted)
+        joint = np.where(b.joint, z, np.float32(0))
+        space = Mahalanobis(b.components, b.weights, b.residual, b.deviations)
+        one = {
+            "zscore": ZScore(b.groups, b.group_weights).score(z)[0],
+            "mahalanobis": space.score(joint)[0],
+            "ridge": space.score(joint)[0],
+            "neighbours": Neighbours(space, b.references).score(joint)[0],
+            "forest": Forest(b.nodes, b.roots, b.norm).score(joint)[0],
+            "extremes": Extremes(b.reach).score(rows[i : i + 1])[0],
+            "drop": Drop(b.lowest, b.floor).score(rows[i : i + 1])[0],
+        }
+        np.testing.assert_allclose(scores.raw[i], [one[d] for d in DETECTORS[mode]], rtol=1e-3)
         at_least = (b.calibration >= scores.raw[i][:, None]).sum(axis=1)
         np.testing.assert_array_equal(scores.p_values[i], (at_least + 1) / (b.windows + 1))
     thresholds = np.stack([b.thresholds for b in baselines])[slots]
     np.testing.assert_array_equal(scores.over, scores.raw > thresholds)
-    np.testing.assert_array_equal(scores.flagged, scores.over.sum(axis=1) >= AGREE)
     assert 0 < scores.flagged.mean() < 1
-    assert len(np.unique(scores.fused[scores.flagged])) > 10
-    assert scores.fused[scores.flagged].min() > scores.fused[~scores.flagged].mean()
+
+
+def test_the_fused_score_is_the_mean_of_standardised_logs(baselines: list[Baseline]) -> None:
+    bank = BaselineBank(len(HOST))
+    b = baselines[0]
+    bank.set(0, b)
+    rows = windows(HOST, 60, seed=9)
+    rows[::3, :7] *= np.linspace(1, 3, 20)[:, None]
+    rows[4, 3 * len(HOST) + 2] *= 1000  # one sample of one channel
+    scores = bank.score(np.zeros(60, np.int64), rows)
+    core = len(FUSED)
+    units = (np.log(np.maximum(scores.raw[:, :core], LEAST_SCORES)) - b.middles[:core]) / b.spreads[
+        :core
+    ]
+    np.testing.assert_allclose(scores.fused, units.mean(axis=1))
+    np.testing.assert_allclose(scores.ratio, scores.fused / b.open_at[0])
+    alone = np.asarray(scores.over[:, core:].any(axis=1))
+    assert alone[4]
+    np.testing.assert_array_equal(scores.flagged, alone | (scores.ratio > 1))
+    np.testing.assert_array_equal(scores.odd, alone | (scores.ratio > STAYS))
+    assert scores.odd.sum() > scores.flagged.sum()
+
+
+def test_in_the_papers_mode_two_of_three_flag_a_window() -> None:
+    bank = BaselineBank(len(HOST), Mode.PAPER)
+    bank.set(0, learn(Mode.PAPER)[2])
+    rows = windows(HOST, 300, seed=9, level=500)
+    rows[::3, :4] *= np.linspace(1, 2, 100)[:, None]
+    scores = bank.score(np.zeros(300, np.int64), rows)
+    votes = scores.over.sum(axis=1)
+    assert set(votes.tolist()) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(scores.fused, votes)
+    np.testing.assert_array_equal(scores.flagged, votes >= AGREE)
+    np.testing.assert_array_equal(scores.odd, scores.flagged)
+
+
+def test_the_threshold_is_that_of_the_oddest_subsystem(baselines: list[Baseline]) -> None:
+    order = sorted(set(HOST.subsystem))
+    open_at = np.arange(1.0, 9.0)
+    bank = BaselineBank(len(HOST))
+    bank.set(0, dataclasses.replace(baselines[0], open_at=open_at))
+    rows = windows(HOST, 4, seed=9)
+    for n, name in enumerate(order):
+        rows[n, np.flatnonzero(np.array(HOST.subsystem) == name)] *= 3
+    scores = bank.score(np.zeros(4, np.int64), rows)
+    np.testing.assert_allclose(scores.ratio, scores.fused / open_at[:4])
 
 
 def test_each_host_is_judged_by_its_own_baseline(baselines: list[Baseline]) -> None:
@@ -90,7 +158,7 @@ def assert_same(a: BatchScores, b: BatchScores) -> None:
 def test_an_empty_batch_is_fine() -> None:
     bank = BaselineBank(len(HOST))
     scores = bank.score(np.empty(0, np.int64), np.empty((0, 4 * len(HOST)), np.float32))
-    assert scores.raw.shape == (0, 3)
+    assert scores.raw.shape == (0, 6)
     assert scores.flagged.shape == (0,)
 
 
@@ -108,5 +176,7 @@ def test_what_does_not_fit_is_refused(baselines: list[Baseline]) -> None:
     with pytest.raises(ValueError, match="baseline of 20 channels in a bank of 24"):
         BaselineBank(24).set(0, baselines[0])
     fewer = dataclasses.replace(baselines[0], roots=baselines[0].roots[:50])
-    with pytest.raises(ValueError, match="forest of 50 trees, not 100"):
+    with pytest.raises(ValueError, match="baseline of mode default in a bank of mode paper"):
+        BaselineBank(20, Mode.PAPER).set(0, baselines[0])
+    with pytest.raises(ValueError, match="forest of 50 trees, not 64"):
         bank.set(0, fewer)

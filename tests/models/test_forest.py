@@ -48,7 +48,7 @@ def test_a_value_on_a_cut_goes_the_same_way() -> None:
 
 
 def test_fit_grows_the_forest_that_scikit_learn_grows() -> None:
-    x = np.random.default_rng(0).normal(size=(200, 5)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32)
     grown = IsolationForest(
         n_estimators=forest.TREES, max_samples=forest.SAMPLES, random_state=7
     ).fit(x)

@@ -29,7 +29,7 @@ def test_a_level_counts_against_the_largest_of_its_subsystem() -> None:
         ("cpu.procs_running", "cpu", "threads", "gauge"),
     )
     level = np.array([64 * GIB, GIB, GIB / 4096, 2.0**45, 0.0, 2.0])
-    floor = floors(level, host)
+    floor = floors(level, host, 0 * level)
     wanted = [3.2 * GIB, 3.2 * GIB, 3.2 * GIB / 4096, 16 * 2**20, 1.0]
     np.testing.assert_allclose(np.delete(floor, 3), wanted)
 
@@ -45,7 +45,7 @@ def test_a_rate_counts_against_its_unit_its_level_and_the_busiest_counter() -> N
         ("disk.write_time", "storage", "ms/s", "rate"),
     )
     level = np.array([0.0, 1e9, 0.0, 40_000.0, 0.0, 90.0, 0.0])
-    np.testing.assert_allclose(floors(level, host), [2**18, 5e7, 200, 2000, 20, 4.5, 20])
+    np.testing.assert_allclose(floors(level, host, 0 * level), [2**18, 5e7, 200, 2000, 20, 4.5, 20])
 
 
 def test_ratios_and_imbalances_have_floors_of_their_own() -> None:
@@ -54,7 +54,15 @@ def test_ratios_and_imbalances_have_floors_of_their_own() -> None:
         ("softnet.imbalance", "cpu", "%", "gauge"),
         ("irq.imbalance", "cpu", "%", "rate"),
     )
-    np.testing.assert_allclose(floors(np.array([1.5, 20.0, 20.0]), host), [0.1, 10, 10])
+    np.testing.assert_allclose(
+        floors(np.array([1.5, 20.0, 20.0]), host, np.zeros(3)), [0.1, 10, 10]
+    )
+
+
+def test_a_level_without_a_unit_counts_against_its_own_range() -> None:
+    host = channels(*((f"m{c}", "cpu", "", "gauge") for c in range(3)))
+    floor = floors(np.array([0.5, 0.5, 0.0]), host, np.array([0.2, 0.0, 0.0]))
+    np.testing.assert_allclose(floor, [0.002, 0.0005, 0.0001])
 
 
 def test_location_and_scale_are_those_of_the_values_that_are_there() -> None:
@@ -92,7 +100,7 @@ def test_what_drifts_where_nothing_is_wrong_is_not_scored() -> None:
         ("vmstat.workingset_refault_file", "memory", "/s", "rate"),
         ("vmstat.nr_dirty_threshold", "memory", "pages", "gauge"),
     )
-    scored = fit_scale(windows(host, 40), host).inverse > 0
+    scored = fit_scale(windows(host, 40), host).inverse[: len(host)] > 0
     assert [m for m, s in zip(host.metric, scored.tolist(), strict=True) if s] == [
         "cpu.procs_running",
         "memory.mem_available",
