@@ -26,6 +26,7 @@ COMMANDS = {
     "backtest": Entry(
         "deploy.backtest:backtest", "Say what changed settings would have done to a recording."
     ),
+    "baseline": Entry("deploy.baseline:baseline", "Print what the hosts of a recording learned."),
     "import": Entry("deploy.import_:import_", "Turn other people's recordings into ours."),
     "worker": Entry("deploy.worker:worker", "Run a worker: windows, scores and episodes."),
     "broker": Entry("deploy.local:broker", "Run the embedded broker, for trying things out."),

@@ -21,8 +21,8 @@ and what it came to is steady, is no fault but another workload. What is normal 
 the windows after that was found; until then none is judged. One subsystem alone, however long it
 is odd, stays an episode.
 
-Memory of a host with F scored features and C channels: nothing while it is active, `LEARNED` * F
-float32 at most while it learns, `RENEWED` * F while it drifts, `WATCHED` * C during an episode.
+Memory of a host with F features and C channels: nothing while it is active, `LEARNED` * F float32
+or `MEMORY` at most while it learns, `RENEWED` * F while it drifts, `WATCHED` * C in an episode.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from models.channels import ChannelTable
     from models.novelty import Usual
 
-LEARNED = 600
-"""Windows that are kept of those learned from: beyond, every other one goes."""
+LEARNED = 300
+"""Windows that are kept of those learned from, at least: beyond, every other one goes."""
+MEMORY = 4_000_000
+"""Bytes of them that a host may take in any case, so that few channels keep more windows."""
 RENEWED = 300
 APART = 3
 """Of three windows of 3 s at a stride of 1 s, one shares no tick with the next one kept."""
@@ -174,7 +176,8 @@ class Life:
         if self.fitting:
             return False
         if self._store is None:
-            self._store = Thin(self._width, LEARNED)
+            most = max(LEARNED, MEMORY // (4 * self._width))
+            self._store = Thin(self._width, most)
         if self._store.seen < self._due:
             self._store.add(row)
         return self._store.seen >= self._due

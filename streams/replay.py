@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from models.baseline import Baseline
+from models.channels import ChannelTable
 from schemas.codec import encode
 from schemas.records import Channel, EpisodeState, Kind, Layout, Subsystem, Telemetry
 from streams.config import WorkerSettings
@@ -93,6 +95,11 @@ class Replay:
         if batch:
             yield self._process(batch)
         self.summary.seconds = clock() - began
+
+    def baselines(self) -> dict[str, tuple[Baseline, ChannelTable]]:
+        """Return what each host that is judged is judged by, and what its channels are."""
+        scoring = self._pipeline.scoring
+        return {} if scoring is None else scoring.baselines()
 
     def _message(self, record: Telemetry, message: bytes) -> Message:
         stamps = record.timestamps

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models.baseline import Tuning
+from models.diagnosis import diagnose
 from models.episode import EpisodeEvent, Phase
 from models.lifecycle import Finding, Life, Rules, Stage
 from models.mode import FUSED
 from models.scale import learned_width
 from streams.hosts import Group, Host, rounds
 from streams.lives import Lives, News
-from streams.telling import judged_scores, tell, unjudged_score, with_finding
+from streams.telling import case_of, judged_scores, tell, unjudged_score, with_finding
 
 if TYPE_CHECKING:
+    from models.bank import BatchScores
+    from models.baseline import Baseline
+    from models.channels import ChannelTable
     from schemas.records import Anomaly, Floats, Score
     from streams.layouts import Layouts
     from streams.rings import WindowBatch
@@ -32,6 +36,11 @@ LEARN_SHARE = 0.8
 """Of its ticks, that a window needs to be learned from. A host that is starved so much that its
 agent misses half of them is to be judged: on campaign-a, a storm of context switches was found only
 in windows of 9 to 15 of 30 ticks."""
+SUSPECT, SURE = 0.6, 0.75
+"""Share of the threshold from which on a window is shown to the rules, and the confidence with
+which one of them makes it odd. A fault that shows in a few of 700 channels, on a host whose
+baseline was restless, may never reach the threshold, and yet be plain to who knows what to look
+for. No rule speaks on a normal window of our recordings."""
 KNOWN_SHARE = 0.8
 """Of the channels that a host ever had, that have to have a value."""
 
@@ -113,6 +122,14 @@ class Scoring:
         host = self._hosts.get(news.host)
         self._lives.offer(news, host if host and host.layout == news.layout else None)
 
+    def baselines(self) -> dict[str, tuple[Baseline, ChannelTable]]:
+        """Return what each host that is judged is judged by, and what its channels are."""
+        return {
+            name: (host.learned.baseline, host.channels)
+            for name, host in self._hosts.items()
+            if host.learned is not None and host.channels is not None
+        }
+
     @property
     def misfits(self) -> int:
         """Baselines that were offered and are not of their host's rows."""
@@ -156,6 +173,7 @@ class Scoring:
         slots = np.fromiter((h.slot for h in hosts), np.int64, len(hosts))
         values = batch.values if len(rows) == len(batch) else batch.values[picked]
         verdict = group.baselines.score(slots, values)
+        self._suspect(hosts, values, verdict)
         ends = batch.ends[picked]
         events = group.episodes.step(
             slots, ends, verdict.flagged, self._rules.stride_us, verdict.odd
@@ -180,6 +198,15 @@ class Scoring:
             if anomaly is not None:
                 anomalies.append(anomaly)
             self._watch(host, event, values[row], end, anomalies)
+
+    def _suspect(self, hosts: list[Host], values: Floats, verdict: BatchScores) -> None:
+        """Flag windows that are nearly odd, and in which a rule is sure of a cause."""
+        near = ~verdict.flagged & (verdict.ratio > SUSPECT)
+        for row in np.flatnonzero(near):
+            if any(
+                cause.confidence >= SURE for cause in diagnose(case_of(hosts[row], values[row]))
+            ):
+                verdict.flagged[row] = verdict.odd[row] = True
 
     def _watch(
         self,

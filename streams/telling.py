@@ -92,7 +92,7 @@ def tell(
     if event.phase is not Phase.CLOSED and verdict.odd[event.index]:
         first = episode.causes.windows < DIAGNOSED
         if first or episode.is_due(event, end):
-            episode.causes.add(diagnose(_case(host, values)))
+            episode.causes.add(diagnose(case_of(host, values)))
     long = host.long
     if event.phase is Phase.CLOSED:
         host.episode = host.long = None
@@ -102,7 +102,8 @@ def tell(
     return anomaly if long is None else with_finding(anomaly, long)
 
 
-def _case(host: Host, values: Floats) -> Case:
+def case_of(host: Host, values: Floats) -> Case:
+    """Return a window of a host that is judged, as rules look at it."""
     assert host.learned is not None and host.channels is not None  # noqa: S101, PT018
     usual = host.learned.usual
     return Case(host.channels, values[: len(host.channels)], usual.low, usual.high)

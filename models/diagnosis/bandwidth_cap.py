@@ -25,11 +25,13 @@ def bandwidth_cap(case: Case) -> Cause | None:
     lost = case.host("tcp.retrans_segs").rises(1.5, 20.0) or case.host("tcp.retrans_share").rises(
         2.0, 1.0
     )
-    if lost or not busy.falls(IDLE, 2.0):
-        return None
     queued, speed = case.host("softirq.net_tx"), _slowest(case)
     slower = speed.falls(0.99)
     certain = queued.rises(*QUEUED) or slower
+    # A limit whose queue is full drops packets as well. Workers that poll for their data keep cores
+    # busy: then the queue or the link has to tell.
+    if not certain and (lost or not busy.falls(IDLE, 2.0)):
+        return None
     return Cause(
         "bandwidth_cap",
         "network",
@@ -51,6 +53,7 @@ def bandwidth_cap(case: Case) -> Cause | None:
 
 
 def _slowest(case: Case) -> Reading:
-    """Return the link whose speed is furthest below the usual."""
-    links = [r for r in case.devices("link.speed") if r.value == r.value]
+    """Return the link or port whose speed is furthest below the usual."""
+    links = [r for m in ("link.speed", "infiniband.rate") for r in case.devices(m)]
+    links = [r for r in links if r.value == r.value]
     return min(links, key=lambda r: r.value / max(r.low, 1.0), default=case.host("link.speed"))

@@ -11,6 +11,9 @@ from models.diagnosis.case import Case, Cause, Remedy, between
 
 UNUSED = 0.9
 """Share of the pages that nobody uses."""
+LEAST_HUGE = 2.0**28
+"""Bytes of anonymous memory in huge pages, that a host has which uses them."""
+GONE = 0.1
 LEAST_PAGES = 64
 LEAST_FALLBACKS = 100.0
 """Per second."""
@@ -43,6 +46,22 @@ def hugepages(case: Case) -> Cause | None:
             (
                 Remedy("cat /sys/kernel/mm/transparent_hugepage/{enabled,defrag} /proc/buddyinfo"),
                 Remedy("sysctl -w vm.compact_memory=1", changes_host=True),
+            ),
+        )
+    huge, all_pages = case.host("memory.anon_huge_pages"), case.host("memory.anon_pages")
+    if huge.falls(GONE, LEAST_HUGE) and not all_pages.falls(0.7):
+        return Cause(
+            "hugepages",
+            "memory",
+            "Programs no longer get transparent huge pages: they are switched off or not to be "
+            "had.",
+            0.7,
+            (huge.evidence, all_pages.evidence),
+            (
+                Remedy("cat /sys/kernel/mm/transparent_hugepage/enabled"),
+                Remedy(
+                    "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled", changes_host=True
+                ),
             ),
         )
     return None

@@ -15,8 +15,8 @@ MISSES = 1.5
 IPC = 0.8
 BUFFERS = 2.0**27
 """Bytes of anonymous memory above the usual."""
-MOST_SHARE = 0.03
-"""Of all memory: more than that is for `memory_exhaustion`."""
+MOST_SHARE, MOST = 0.03, 8e9
+"""Of all memory, and bytes: more than that is no buffer to stream over."""
 
 
 def memory_bandwidth(case: Case) -> Cause | None:
@@ -39,7 +39,7 @@ def memory_bandwidth(case: Case) -> Cause | None:
         return None
     buffers, total = case.host("memory.anon_pages"), case.host("memory.mem_total")
     grown = buffers.value - buffers.high
-    if not BUFFERS < grown < MOST_SHARE * total.value:
+    if not BUFFERS < grown < min(MOST, MOST_SHARE * total.value):
         return None
     return Cause(
         "memory_bandwidth",

@@ -12,7 +12,7 @@ from models.diagnosis.case import Case, Cause, Remedy, between
 
 RECOVERIES = 2.0, 5.0
 """Times the usual, and per second."""
-RETRANSMITS = 1.3, 20.0
+RETRANSMITS = 1.5, 20.0
 SHARE = 2.0, 1.0
 """Times the usual, and percent of the segments sent."""
 TIMEOUTS = 2.0, 1.0
@@ -38,7 +38,8 @@ def packet_loss(case: Case) -> Cause | None:
     mended = recovered.rises(*RECOVERIES) or timeouts.rises(*TIMEOUTS) or again.rises(*RECOVERIES)
     sender = many and mended
     receiver = holes.rises(*HOLES)
-    late = duplicates.value - duplicates.high > SPURIOUS * (resent.value - resent.high)
+    doubled = max(0.0, duplicates.value - duplicates.high)
+    late = doubled > max(0.0, SPURIOUS * (resent.value - resent.high))
     if not drops and not receiver and (not sender or late):
         return None
     where = "on the way out" if sender else "on the way in" if receiver else "at an interface"

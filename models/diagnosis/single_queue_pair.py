@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from models.diagnosis.case import Case, Cause, Remedy, between
 
-ONE, REST = 0.85, 0.5
+ONE, REST = 0.85, 0.65
 """Share of the traffic that one port has, and that it usually has at most."""
 LEAST_BYTES = 1e8
 """Per second, all ports together."""
@@ -17,11 +17,11 @@ LEAST_BYTES = 1e8
 def single_queue_pair(case: Case) -> Cause | None:
     """Look for one port with nearly all traffic, where usually several share it."""
     ports = [r for r in case.devices("infiniband.xmit_bytes") if r.value == r.value]
-    whole, usual = sum(r.value for r in ports), sum(r.high for r in ports)
-    if len(ports) < 2 or not (whole > LEAST_BYTES and usual > LEAST_BYTES):
+    whole, usual = sum(r.value for r in ports), sum(r.low + r.high for r in ports)
+    if len(ports) < 2 or not (whole > LEAST_BYTES and usual > 2 * LEAST_BYTES):
         return None
     worst = max(ports, key=lambda r: r.value)
-    share, before = worst.value / whole, worst.high / usual
+    share, before = worst.value / whole, (worst.low + worst.high) / usual
     if not (share > ONE and before < REST):
         return None
     idle = min((r for r in ports if r is not worst), key=lambda r: r.value)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from numpy.typing import NDArray
 
+from models import lifecycle
 from models.lifecycle import GUARD, LEARNED, LONG_US, RENEWED, WATCHED, Finding, Life, Rules, Stage
 from models.novelty import Usual
 from tests.models.hosts import table
@@ -124,7 +125,10 @@ def test_a_failure_is_a_reason_and_learning_starts_over() -> None:
     assert not life.failed
 
 
-def test_a_long_learning_holds_a_bounded_number_of_windows_from_all_of_it() -> None:
+def test_a_long_learning_holds_a_bounded_number_of_windows_from_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifecycle, "MEMORY", 0)  # as with thousands of channels
     life = new_life(Rules(SECOND, wanted=5000, most=5000, lasting_us=0))
     for n in range(5000):
         life.learn(noise(n))

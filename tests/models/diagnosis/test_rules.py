@@ -200,6 +200,50 @@ def test_loss_that_slows_traffic_down_is_no_cap() -> None:
     assert [c.rule for c in diagnose(made(capped))] == ["bandwidth_cap"]
 
 
+def test_loss_of_which_little_is_sent_again_is_found_by_its_share() -> None:
+    few = {
+        "tcp.retrans_segs": (30.0, 20.0, 40.0),
+        "tcp.retrans_share": (10.0, 0.2, 0.4),
+        "tcp_ext.sack_recovery": (12.0, 0.5, 2.0),
+        "tcp_ext.dsack_recv_segs": (1.0, 0.0, 2.0),
+    }
+    assert [c.rule for c in diagnose(made(few))] == ["packet_loss"]
+
+
+def test_a_slower_link_is_told_where_workers_poll() -> None:
+    polling = {
+        "net.rx_bytes[eth0]": (1e9, 6e9, 7e9),
+        "net.tx_bytes[eth0]": (1e9, 6e9, 7e9),
+        "cpu.busy": (99.0, 98.0, 100.0),
+        "link.speed[eth0]": (1.25e9, 1.25e10, 1.25e10),
+    }
+    assert [c.rule for c in diagnose(made(polling))] == ["bandwidth_cap"]
+    same = polling | {"link.speed[eth0]": (1.25e10, 1.25e10, 1.25e10)}
+    assert diagnose(made(same)) == ()
+    port = {
+        k.replace("link.speed[eth0]", "infiniband.rate[mlx5_0/1]"): v for k, v in polling.items()
+    }
+    assert [c.rule for c in diagnose(made(port))] == ["bandwidth_cap"]
+
+
+def test_one_of_two_ports_with_all_the_traffic_is_told() -> None:
+    two = {
+        "infiniband.xmit_bytes[mlx5_0/1]": (2e10, 9e9, 1.1e10),
+        "infiniband.xmit_bytes[mlx5_1/1]": (1e5, 9e9, 1.1e10),
+    }
+    assert [c.rule for c in diagnose(made(two))] == ["single_queue_pair"]
+
+
+def test_huge_pages_that_programs_no_longer_get() -> None:
+    off = {
+        "memory.anon_huge_pages": (0.0, 4e10, 5e10),
+        "memory.anon_pages": (5e10, 4.5e10, 5.5e10),
+    }
+    assert [c.rule for c in diagnose(made(off))] == ["hugepages"]
+    ended = off | {"memory.anon_pages": (1e9, 4.5e10, 5.5e10)}
+    assert diagnose(made(ended)) == ()
+
+
 def test_with_hardware_counters_the_memory_bus_is_told_from_the_cores() -> None:
     cores = {
         "cpu.user": (90.0, 40.0, 48.0),
